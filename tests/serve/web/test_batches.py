@@ -11,7 +11,7 @@ import pytest
 
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.retain.compact import compact
-from lcb.serve.web.batches import Undecoded, read_decisions
+from lcb.serve.web.batch_bodies import Undecoded, read_decisions
 from lcb.storage.store.open_store import open_store
 from support.http_inside import inside
 from support.raw_requests import Local
