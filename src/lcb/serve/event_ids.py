@@ -110,5 +110,12 @@ def user_of_snapshot(snapshot: str) -> str:
 
 def make_time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
     """Return a function that makes ids of 26 hexadecimal digits; they sort by time, so an index grows at its end."""
-    chance = random.Random(os.urandom(16))
-    return lambda: f"{int(now() * 1000) << 56 | chance.getrandbits(56):026x}"
+    draw, last, begin = random.Random(os.urandom(16)).getrandbits, -1, ""
+
+    def make_id() -> str:
+        nonlocal last, begin
+        if (millisecond := int(now() * 1000)) != last:
+            last, begin = millisecond, f"{millisecond:012x}"
+        return f"{begin}{draw(56):014x}"
+
+    return make_id

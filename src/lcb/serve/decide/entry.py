@@ -9,7 +9,7 @@ import msgspec
 from lcb.storage.store.base import NewRow
 
 
-class Entry(msgspec.Struct):
+class Entry(msgspec.Struct, gc=False):
     """A new event with its decoded body, and the answer to send once it is stored.
 
     A request whose event would have the same `key` waits until this event is stored.

@@ -18,6 +18,7 @@ from msgspec import Struct
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
 from lcb.serve.errors import Problem
+from lcb.serve.log.decision_runs import apply_run
 from lcb.serve.state.per_user.load_users import Prefetched
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.world import World
@@ -96,7 +97,9 @@ class EventApplier:
         world.late.allowed = len(batch.rows) - batch.n_applied > 1
         rows, bodies, first, slots = batch.rows, batch.bodies, batch.n_applied, self.slots
         world.fold.prepare(rows[first:], bodies[first:], world.user_in_memory)
-        for i in range(first, len(rows)):
+        i = batch.n_applied
+        while (i := apply_run(world, slots, rows, bodies, i)) < len(rows):
+            batch.n_applied = i
             row, body = rows[i], bodies[i]
             # while an erasure is pending, rows read before it may differ from what the log has now
             if remote:
@@ -114,7 +117,8 @@ class EventApplier:
                 body = bodies[i] = events.decode(row.kind, row.body)
             world.apply(row, body)
             slots.apply(row, body)
-            batch.n_applied = i + 1
+            i += 1
+        batch.n_applied = i
         self._note_applied(batch, first)
         world.late.allowed = False
         world.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ _MOST_POINTS = 20_000
 _BUCKET = 30.0  # seconds per point
 _Z = 1.96
 Key = TypeVar("Key")
+Batch = tuple[Sequence[Row], Sequence[Any], float]  # events that were applied together, their bodies, and when
 
 
 class ItemBoard:
@@ -27,20 +28,21 @@ class ItemBoard:
         self._totals: OrderedDict[str, list[float]] = OrderedDict()  # -> offers, sum of rewards
         self._points: OrderedDict[tuple[float, str], list[float]] = OrderedDict()  # time and item -> the same
 
-    def count_all(self, events: Iterable[tuple[Row, Any, float]]) -> None:
-        """Count decisions and rewards that were applied, each with the time at which it came."""
+    def count_all(self, batches: Iterable[Batch]) -> None:
+        """Count decisions and rewards that were applied."""
         added: dict[tuple[float, str], list[float]] = {}
-        for row, body, now in events:
+        for rows, bodies, now in batches:
             bucket = now - now % _BUCKET
-            if row.kind == "decision":
-                for one in body.taken if body.chosen is None else body.shown:
-                    found = added.get((bucket, one.id))
-                    if found is None:
-                        found = added[bucket, one.id] = [0.0, 0.0]
-                    found[0] += 1.0
-            elif body.item is not None:
-                found = added.setdefault((bucket, body.item), [0.0, 0.0])
-                found[1] += body.reward - (body.before or 0.0)
+            for row, body in zip(rows, bodies, strict=True):
+                if row.kind == "decision":
+                    for one in body.taken if body.chosen is None else body.shown:
+                        found = added.get((bucket, one.id))
+                        if found is None:
+                            found = added[bucket, one.id] = [0.0, 0.0]
+                        found[0] += 1.0
+                elif body.item is not None:
+                    found = added.setdefault((bucket, body.item), [0.0, 0.0])
+                    found[1] += body.reward - (body.before or 0.0)
         for (bucket, item), (offers, reward) in added.items():
             _count(self._totals, item, _MOST_ITEMS, offers, reward)
             _count(self._points, (bucket, item), _MOST_POINTS, offers, reward)

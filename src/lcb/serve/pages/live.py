@@ -16,7 +16,7 @@ from lcb.serve.audit import trail, trials
 from lcb.serve.learn import versions
 from lcb.serve.observe.metrics import BOUNDS, is_work
 from lcb.serve.observe.redaction import redact
-from lcb.serve.pages.items import ItemBoard
+from lcb.serve.pages.items import Batch, ItemBoard
 from lcb.serve.pages.specs import classes_spec
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.web.app import App
@@ -46,15 +46,16 @@ class Live:
         self._items = ItemBoard(app.service)
         entries = trail.read_trail(self.service.store, _MOST_AUDIT)
         self._audit: deque[dict[str, Any]] = deque(reversed(entries), maxlen=_MOST_AUDIT)  # newest first
-        self._waiting: list[tuple[Row, Any, float]] = []  # decisions and rewards to count, and when they came
+        self._waiting: list[Batch] = []  # decisions and rewards to count
+        self._n_waiting = 0
         self.service.watchers.watch_batches(self.watch, ("decision", "reward"))
         self.service.watchers.watch(self.watch_audit, {"erase", *trail.KINDS})
 
     def watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
         """Keep events until somebody looks; counting many together costs half."""
-        now = self.clock()
-        self._waiting += [(row, body, now) for row, body in zip(rows, bodies, strict=True)]
-        if len(self._waiting) >= _MOST_WAITING:
+        self._waiting.append((rows, bodies, self.clock()))
+        self._n_waiting += len(rows)
+        if self._n_waiting >= _MOST_WAITING:
             self._count_waiting()
 
     def watch_audit(self, row: Row, body: Any) -> None:
@@ -64,22 +65,24 @@ class Live:
 
     def _count_waiting(self) -> None:
         """Count what waits; what events in a row have in common is looked up once."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
         self._items.count_all(waiting)
-        buckets, last = self._buckets, None
-        for row, body, now in waiting:
-            same = (int(now), body.recommender, row.model)
-            if same != last:
-                last, key = same, (now - now % _BUCKET, body.recommender, row.model or 0)
-                second, point = self._get_second(now), self._get_point(key)
-            if row.kind == "decision":
-                n = len(body.taken)
-                second[1] += n
-                point[0] += n
-                buckets[row.seq] = key
-            else:  # a reward counts in the point of its decision
-                second[2] += 1
-                self._get_point(buckets.get(body.decision, key))[1] += body.reward - (body.before or 0.0)
+        buckets = self._buckets
+        for rows, bodies, now in waiting:
+            second, start, last = self._get_second(now), now - now % _BUCKET, None
+            for (seq, _, kind, _, model, _), body in zip(rows, bodies, strict=True):
+                same = body.recommender, model
+                if same != last:
+                    last, key = same, (start, body.recommender, model or 0)
+                    point = self._get_point(key)
+                if kind == "decision":
+                    n = len(body.taken)
+                    second[1] += n
+                    point[0] += n
+                    buckets[seq] = key
+                else:  # a reward counts in the point of its decision
+                    second[2] += 1
+                    self._get_point(buckets.get(body.decision, key))[1] += body.reward - (body.before or 0.0)
         while len(buckets) > _MOST_OPEN:
             buckets.popitem(last=False)
 

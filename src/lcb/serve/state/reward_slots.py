@@ -20,7 +20,7 @@ _MOST, _MOST_BYTES = 20_000, 64_000_000
 _LARGE = 1024  # bytes
 
 
-class RewardSlot(Struct):
+class RewardSlot(Struct, gc=False):
     """One slot of a decision; `reward` is its current reward, None before the first.
 
     `n` counts its reward events; `parts` are the parts of a sum by reward_id.  A large distribution of `arm` is
@@ -52,11 +52,15 @@ def open_slots(row: Row, body: events.DecisionBody) -> dict[str, RewardSlot]:
 def _open_slot(row: Row, body: events.DecisionBody, arm: events.ChosenArm) -> RewardSlot:
     seq, _, _, user, model, _ = row
     assert user is not None
+    return RewardSlot(seq, user, model, body.recommender, *lighten_arm(arm))
+
+
+def lighten_arm(arm: events.ChosenArm) -> tuple[events.ChosenArm, int]:
+    """Return an arm as a slot keeps it, and the bytes of it that may be many."""
     n_bytes = 0 if arm.distribution is None else len(arm.distribution)
     if n_bytes > _LARGE:
         arm, n_bytes = msgspec.structs.replace(arm, distribution=None), 0
-    n_bytes += len(arm.x) + (0 if arm.advice is None else len(arm.advice))
-    return RewardSlot(seq, user, model, body.recommender, arm, n_bytes)
+    return arm, n_bytes + len(arm.x) + (0 if arm.advice is None else len(arm.advice))
 
 
 def build_archived(decision_id: str) -> Problem:
@@ -118,6 +122,12 @@ class RewardSlots:
         for id, slot in slots.items():
             self._put(id, slot)
         self._evict(len(slots))
+
+    def admit_new(self, slots: dict[str, RewardSlot]) -> None:
+        """Do the same for slots of which none is here yet, as one where they are many."""
+        self._slots.update(slots)
+        self._n_bytes += sum([slot.n_bytes for slot in slots.values()])
+        self._evict(1)
 
     def _put(self, id: str, slot: RewardSlot) -> None:
         if id in self._slots:

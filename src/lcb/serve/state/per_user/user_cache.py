@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from lcb.serve.state.users import User
 from lcb.storage.store.base import Snapshot
@@ -58,6 +58,12 @@ class UserCache:
     def peek(self, name: str) -> User | None:
         """Return a cached user without counting it as a use."""
         return self._users.get(name)
+
+    def touch(self, names: Iterable[str]) -> None:
+        """Count a use of cached users, in this order."""
+        move = self._users.move_to_end
+        for name in names:
+            move(name)
 
     def can_get(self, name: str) -> bool:
         return name in self._users or name in self._evicted
