@@ -25,6 +25,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
+import scipy.linalg.lapack  # noqa: F401 (else the first decision of a warm-up waits for the import)
 import structlog
 import uvicorn
 

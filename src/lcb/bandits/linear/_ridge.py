@@ -8,8 +8,10 @@ rewards.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dtrtri
 
 from lcb.arrays import Floats
 from lcb.decision import Decision, check_reward
@@ -39,15 +41,24 @@ def update(state: Floats, decision: Decision, reward: float) -> Floats:
     return state + (x[:, None] * row).ravel()
 
 
+@cache
+def load_lapack() -> Any:
+    """Import SciPy's LAPACK, which takes a fifth of a second; most commands and many services never need it."""
+    from scipy.linalg import lapack
+
+    return lapack
+
+
 def inverse_factor(gram: Floats) -> Floats:
     """Return R, lower triangular, with R' R = `gram`^-1.
 
     It inverts the Cholesky factor instead of solving with it, because solving for many arms would start BLAS threads.
     """
-    lower, failed_at = dpotrf(gram, lower=1, clean=1)
+    lapack = load_lapack()
+    lower, failed_at = lapack.dpotrf(gram, lower=1, clean=1)
     if failed_at:
         return _inverse_factor_of_nearly_singular(gram)
-    return dtrtri(lower, lower=1, overwrite_c=1)[0]
+    return lapack.dtrtri(lower, lower=1, overwrite_c=1)[0]
 
 
 def _inverse_factor_of_nearly_singular(gram: Floats) -> Floats:
@@ -65,9 +76,9 @@ def _inverse_factor_of_nearly_singular(gram: Floats) -> Floats:
     ridge = _LEAST_RELATIVE_RIDGE
     while True:  # ends at the latest where the diagonal dominates
         np.fill_diagonal(scaled, 1.0 + ridge)
-        lower, failed_at = dpotrf(scaled, lower=1, clean=1)
+        lower, failed_at = load_lapack().dpotrf(scaled, lower=1, clean=1)
         if not failed_at:
-            return np.asarray(dtrtri(lower, lower=1, overwrite_c=1)[0] / scale)
+            return np.asarray(load_lapack().dtrtri(lower, lower=1, overwrite_c=1)[0] / scale)
         ridge *= 10
 
 

@@ -113,7 +113,7 @@ def _check_taken(seq: int, n_arms: int, stored: events.ChosenArm, again: events.
         # In older logs the last bit depended on where arrays lay in memory (decision 26).  Nothing rests on that bit:
         # the residual of the reward is taken from the mean that was logged, which the chain covers.
         again.mean = stored.mean
-    if events.encode(stored) == events.encode(again):
+    if stored == again or events.encode(stored) == events.encode(again):  # only bytes tell that NaN is NaN again
         return
     for name in stored.__struct_fields__:
         one, other = getattr(stored, name), getattr(again, name)

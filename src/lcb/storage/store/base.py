@@ -21,6 +21,7 @@ It does not write, and returns the ids of:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from lcb.progress import Progress, silent
@@ -104,6 +105,10 @@ class Rewrite(NamedTuple):
     digest: bytes | None = None  # to be stored in place of the salt; None: that of the event as it is
 
 
+_new: Any = tuple.__new__
+as_row: Callable[[Any], Row] = partial(_new, Row)  # of a tuple, thrice as fast as `Row` itself
+as_new_row: Callable[[Any], NewRow] = partial(_new, NewRow)
+as_seal: Callable[[Any], Seal] = partial(_new, Seal)
 Rewriting = Callable[[list[Row]], tuple[list[Rewrite], NewRow]]  # from a user's events, and the `erase` event
 
 
@@ -127,13 +132,12 @@ class SharedReads:
 
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
         for block in self._blocks(self.columns, after, self.head() if upto is None else upto):
-            yield from map(Row._make, block)
+            yield from map(as_row, block)
 
     def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
-        new = tuple.__new__  # `_make` also counts the values
         for block in self._blocks(self.sealed, after, upto):
             for found in block:
-                yield new(Row, found[:6]), new(Seal, found[6:])
+                yield as_row(found[:6]), as_seal(found[6:])
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
@@ -165,7 +169,7 @@ class SharedReads:
         mark, last = self.placeholder, LAST if upto is None else upto
         of_user = f'select {self.columns} from event where "user" = {mark} and seq > {mark} and seq <= {mark}'
         while block := self._read(f"{of_user} order by seq limit 16", (storable(user), after, last)):
-            yield from map(Row._make, block)
+            yield from map(as_row, block)
             after = block[-1][0]
 
     def events_between(self, ranges: Sequence[tuple[str, str]], upto: int) -> list[Row]:
