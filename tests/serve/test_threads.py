@@ -96,3 +96,27 @@ def test_the_end_gives_up_what_has_begun_and_what_waits():
             await threads.run(int)
 
     asyncio.run(drive())
+
+
+def test_a_call_whose_caller_is_gone_leaves_the_line_and_threads_end_with_their_pool():
+    async def drive() -> None:
+        threads, go, begun, done = Threads("gone", 2), threading.Event(), threading.Event(), []
+        running = [asyncio.ensure_future(threads.run(lambda: (begun.set(), go.wait(60)))) for _ in range(2)]
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        late = [asyncio.ensure_future(threads.run_within(patience, done.append, 1)) for patience in (None, 60)]
+        await asyncio.sleep(0)
+        assert threads.n_waiting == 4
+        for one in late:
+            one.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        assert (threads.n_waiting, done) == (2, [])
+        go.set()
+        await asyncio.gather(*running)
+        assert not threads._turns
+        threads.end()
+        for one in threading.enumerate():
+            if one.name.startswith("lcb-gone-"):
+                one.join(60)
+                assert not one.is_alive()
+
+    asyncio.run(drive())
