@@ -11,7 +11,7 @@ from lcb.serve.event_ids import decision_of_slot
 from lcb.serve.log.journal import Journal
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.threads import CALLER, Threads
-from lcb.storage.store.base import Appended, Row
+from lcb.storage.store.base import Appended, Row, Store
 
 T = TypeVar("T")
 _THREADS, _MOST = 8, 1064  # reads that have begun or wait
@@ -35,6 +35,7 @@ class RemoteReads:
         self.journal, self.world, self.slots, self.patience = journal, journal.world, slots, patience
         self._fetches: dict[tuple[str, str], _Fetch] = {}  # by caller and user, while the user is read
         self._of_seen: dict[str, asyncio.Future[None]] = {}  # by user, while what the user was shown is read
+        self._catching_up: asyncio.Future[None] | None = None
         self._threads = Threads("read", _THREADS, _MOST - _THREADS, kind="reads from the store", retry_after=1)
 
     def end(self) -> None:
@@ -59,6 +60,23 @@ class RemoteReads:
         except TimeoutError:
             words = f"the store has not answered for {self.patience:g} s; send the same request again"
             raise Problem(503, words, retry_after=1) from None
+
+    async def catch_up(self) -> None:
+        """Apply all that other replicas have written until now: a user whom one of them has erased is gone here too."""
+        if not self.world.store.inline:
+            await self._catch_up_to(await self.read(self.world.store.head))
+
+    async def _catch_up_to(self, seq: int) -> None:
+        """Apply the log at least up to `seq`; requests that need it at the same time do it once."""
+        for _ in range(2):  # the first may have begun before this request
+            if self.world.seq >= seq:
+                return
+            if self._catching_up is None or self._catching_up.done():
+                self._catching_up = self.journal.run(_read_others)
+                self._catching_up.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.shield(self._catching_up)
+        if self.world.seq < seq:
+            raise Problem(503, f"the log ends at {self.world.seq}, its head is {seq}; verify the log", retry_after=60)
 
     async def fetch_user(self, name: str) -> None:
         """Read a user into the cache; concurrent calls of one caller for the same user read once."""
@@ -101,7 +119,7 @@ class RemoteReads:
         n_erasures = self.world.n_erasures
         row = await self.read(self.world.store.event, decision_of_slot(slot_id))
         if row is not None and row.seq > self.world.seq:
-            await self.journal.run(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
+            await self._catch_up_to(row.seq)
             return
         found = await self.read(self.slots.read, slot_id)
         if self.world.n_erasures == n_erasures:
@@ -113,3 +131,7 @@ class RemoteReads:
         for found in await self.read(self.slots.read_many, slot_ids):
             if self.world.n_erasures == n_erasures:
                 self.slots.admit(found)
+
+
+def _read_others(store: Store, seen: int) -> Appended:
+    return Appended(list(store.events(seen)), frozenset())
