@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -48,12 +48,18 @@ class Threads:
         self._lock, self._calls = threading.Lock(), threading.Semaphore(0)
         self._turns: OrderedDict[str, deque[_Call]] = OrderedDict()  # by caller: calls that have not begun
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._n_of: Counter[str] = Counter()  # by caller: calls that are waited for
+        self._n_open = 0  # calls that threads are not done with
         self._n_started = 0
 
     @property
     def n_waiting(self) -> int:
         """How many calls are waited for, begun or not."""
         return len(self._waiting)
+
+    def count_of(self, caller: str) -> int:
+        """Return how many of these a caller has."""
+        return self._n_of[caller]
 
     async def run(self, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
         """Call the function in a thread; used inside the event loop."""
@@ -64,17 +70,19 @@ class Threads:
         if self.ended:
             raise Problem(503, "the service is shutting down; try again in a moment", retry_after=1)
         caller = CALLER.get()
-        if len(self._waiting) >= self.n_threads + self.most_waiting and not self._make_room(caller):
+        if self._n_open >= self.n_threads + self.most_waiting and not self._make_room(caller):
             raise self._refuse_more()
-        if self._n_started < min(self.n_threads, len(self._waiting) + 1):
+        if self._n_started < min(self.n_threads, self._n_open + 1):  # also if somebody gave up a call that still runs
             self._n_started += 1
             threading.Thread(target=self._work, name=f"lcb-{self.name}-{self._n_started}", daemon=True).start()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.add(done)
-        done.add_done_callback(self._waiting.discard)
+        self._n_of[caller] += 1
+        done.add_done_callback(lambda done: self._note_done(caller, done))
         with self._lock:
             self._turns.setdefault(caller, deque()).append((done, lambda: function(*arguments, **more)))
+            self._n_open += 1
         self._calls.release()
         giving_up = None if patience is None else loop.call_later(patience, self._give_up, caller, done, patience)
         try:
@@ -84,6 +92,12 @@ class Threads:
                 giving_up.cancel()
             if done.cancelled():
                 self._remove(caller, done)
+
+    def _note_done(self, caller: str, done: asyncio.Future[Any]) -> None:
+        self._waiting.discard(done)
+        self._n_of[caller] -= 1
+        if not self._n_of[caller]:
+            del self._n_of[caller]
 
     def _give_up(self, caller: str, done: asyncio.Future[Any], patience: float) -> None:
         """Refuse a call, unless it has begun."""
@@ -99,6 +113,7 @@ class Threads:
             if place is None:
                 return False
             del calls[place]
+            self._n_open -= 1
             if not calls:
                 del self._turns[caller]
         return True
@@ -110,13 +125,14 @@ class Threads:
             if len(self._turns.get(most, ())) < len(self._turns.get(caller, ())) + 2:
                 return False
             done, _ = self._turns[most].pop()
+            self._n_open -= 1
         if not done.done():
             done.set_exception(self._refuse_more())
         self._waiting.discard(done)
         return True
 
     def _refuse_more(self) -> Problem:
-        return self._refuse(f"{len(self._waiting)} {self.kind} are already waiting")
+        return self._refuse(f"{self._n_open} {self.kind} are already waiting")
 
     def _refuse(self, words: str) -> Problem:
         return Problem(503, f"{words}; try again in {self.retry_after} s", retry_after=self.retry_after)
@@ -152,12 +168,15 @@ class Threads:
             if taken is None:
                 continue
             done, call = taken
-            if done.done() or self.ended:  # nobody waits any more
-                continue
+            wanted = not done.done() and not self.ended
             try:
-                result, error = call(), None
+                result, error = call() if wanted else None, None
             except BaseException as raised:  # noqa: BLE001 (raised again where the call was made)
                 result, error = None, raised
+            with self._lock:
+                self._n_open -= 1
+            if not wanted:
+                continue
             try:
                 done.get_loop().call_soon_threadsafe(_settle, done, result, error)
             except RuntimeError:  # the event loop is closed: the process is ending

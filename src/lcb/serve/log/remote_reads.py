@@ -15,7 +15,8 @@ from lcb.storage.store.base import Appended, Row, Store
 
 T = TypeVar("T")
 _THREADS, _MOST = 8, 1064  # reads that have begun or wait
-_PATIENT, _SOON = 64, 0.2  # so many may wait as long as any; further ones begin within so many seconds, or are refused
+_PATIENT = 64  # reads of a caller that wait as long as any
+_SOON = 0.2  # seconds within which further ones must begin
 
 
 class _Fetch:
@@ -50,10 +51,10 @@ class RemoteReads:
 
     async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that reads the store; while the store fails, at most one request waits for it."""
-        n, trouble = self._threads.n_waiting, self.journal.trouble
-        if trouble is not None and n > 0:
+        trouble = self.journal.trouble
+        if trouble is not None and self._threads.n_waiting > 0:
             raise Problem(503, trouble, retry_after=1)
-        soon = None if n < _PATIENT else _SOON
+        soon = None if self._threads.count_of(CALLER.get()) < _PATIENT else _SOON
         try:
             async with asyncio.timeout(self.patience):
                 return await self._threads.run_within(soon, function, *arguments)
