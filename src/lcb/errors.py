@@ -27,7 +27,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
 
 class LCBError(Exception):
@@ -85,9 +86,10 @@ class StoreUnavailable(StoreError):
 class ServiceError(LCBError):
     """The service refused a request; `field` is the part of the request that is wrong, where there is one.
 
-    `again` is true where the same request may succeed later.
+    `again` is true where the same request may succeed later; of a batch, `outcomes` has its elements with their ids.
     """
 
+    outcomes: Sequence[Any] = ()
     AGAIN = frozenset({429, 502, 503, 504})
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
@@ -97,8 +99,12 @@ class ServiceError(LCBError):
 
 
 class Unreachable(LCBError):
-    """A service did not answer, for `reason`; the request may have been carried out, and may be sent again."""
+    """A service did not answer, for `reason`; the request may have been carried out, and may be sent again.
 
+    Of a batch, `outcomes` has the elements with their ids.
+    """
+
+    outcomes: Sequence[Any] = ()
     again = True
 
     def __init__(self, message: str, reason: str = "") -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lcb.client import AsyncClient, Client, Item, ServiceError
-from support.harness import Server, classes, models_folder
+from support.harness import Server, classes, models_folder, serving
 from support.raw_requests import Local
 
 ARMS = {f"a{i}": x for i, x in enumerate(np.random.default_rng(0).normal(size=(5, 6)))}
@@ -120,6 +120,16 @@ def test_a_session_of_every_verb(service: Server):
         assert client.erase("bob").erased == 6
         with pytest.raises(ServiceError, match="no user 'bob'"):
             client.user("bob")
+
+
+def test_a_batch_larger_than_what_may_wait_for_the_store_is_answered_as_a_whole(tmp_path: Path):
+    with serving(tmp_path, limits={"max_waiting": 60}) as server, Client(server.address) as client:
+        client.decide("first", ARMS)
+        made = client.decide_batch([{"user": f"u{i}"} for i in range(100)], ARMS)  # 40 of them get 503 at first
+        assert [one.status for one in made] == [200] * 100
+        assert [one.decision_id for one in made] == [one.answer.decision_id for one in made]
+        rewarded = client.reward_batch({one.decision_id: 1.0 for one in made})
+        assert [(one.status, one.decision_id) for one in rewarded] == [(200, one.decision_id) for one in made]
 
 
 @pytest.mark.parametrize("user", ["a/b", "..", ".", "Zoë", "a?b#c%20", "v1/users/x", "a//b/"])

@@ -52,6 +52,15 @@ def test_it_repeats_and_refuses_as_the_python_client_does(compiled: Path):
     run_tests("retries.test.mjs", LCB_CLIENT=str(compiled))
 
 
+def test_elements_of_a_batch_that_find_the_store_busy_are_sent_again(compiled: Path, tmp_path: Path):
+    with serving(tmp_path, limits={"max_waiting": 60}) as server:
+        run_tests("busy.test.mjs", LCB_CLIENT=str(compiled), LCB_URL=server.address)
+
+
+def test_batches_lose_no_id(compiled: Path):
+    run_tests("batches.test.mjs", LCB_CLIENT=str(compiled))
+
+
 def test_every_call_works_with_a_real_service(compiled: Path, tmp_path: Path):
     store = open_store(str(tmp_path / "lcb.db"))
     key = create(store, "app", "admin", now=0.0)

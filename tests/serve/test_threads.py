@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -94,5 +95,59 @@ def test_the_end_gives_up_what_has_begun_and_what_waits():
         assert await asyncio.get_running_loop().run_in_executor(None, stopped.wait, 10)
         with pytest.raises(Problem, match="shutting down"):
             await threads.run(int)
+
+    asyncio.run(drive())
+
+
+def test_a_call_whose_caller_is_gone_leaves_the_line_and_threads_end_with_their_pool():
+    async def drive() -> None:
+        threads, go, begun, done = Threads("gone", 2), threading.Event(), threading.Event(), []
+        running = [asyncio.ensure_future(threads.run(lambda: (begun.set(), go.wait(60)))) for _ in range(2)]
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        late = [asyncio.ensure_future(threads.run_within(patience, done.append, 1)) for patience in (None, 60)]
+        await asyncio.sleep(0)
+        assert threads.n_waiting == 4
+        for one in late:
+            one.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        assert (threads.n_waiting, done) == (2, [])
+        go.set()
+        await asyncio.gather(*running)
+        assert not threads._turns
+        threads.end()
+        for one in threading.enumerate():
+            if one.name.startswith("lcb-gone-"):
+                one.join(60)
+                assert not one.is_alive()
+
+    asyncio.run(drive())
+
+
+def test_calls_that_are_done_take_no_room_though_nobody_has_heard_of_them():
+    """While the event loop is busy, answers of threads wait for it; who asks then finds threads that do nothing."""
+
+    async def drive() -> None:
+        threads = Threads("test", 1, most_waiting=2)
+        first = [asyncio.ensure_future(threads.run(int)) for _ in range(3)]
+        await asyncio.sleep(0)
+        CALLER.set("b")
+        for _ in range(6000):
+            if not threads._n_open:
+                break
+            time.sleep(0.01)  # in the event loop, which hears of nothing meanwhile
+        assert await asyncio.gather(*first, threads.run(int)) == [0] * 4
+
+    asyncio.run(drive())
+
+
+def test_a_call_that_was_given_up_and_still_runs_does_not_keep_the_next_from_a_thread_of_its_own():
+    async def drive() -> None:
+        threads, go, begun = Threads("test", 2), threading.Event(), threading.Event()
+        stuck = asyncio.ensure_future(threads.run(lambda: (begun.set(), go.wait(60))))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        stuck.cancel()
+        await asyncio.gather(stuck, return_exceptions=True)
+        assert await asyncio.wait_for(threads.run(int), 30) == 0
+        go.set()
 
     asyncio.run(drive())

@@ -1,6 +1,8 @@
 // The client: one method for each call of the API, over `fetch`.
 
-import { InputError, ServiceError, Unreachable } from "./errors.js";
+import { type Identified, sendBatch } from "./batches.js";
+import { InputError } from "./errors.js";
+import { buildError, type Call, encode, type Lost, readReply, type Reply, type Sending } from "./replies.js";
 import { AGAIN, Policy, type PolicyOptions } from "./retries.js";
 import type * as types from "./types.js";
 
@@ -39,28 +41,6 @@ export interface DecideOptions {
   decisionId?: string;
 }
 
-interface Call<Answer> {
-  method: string;
-  path: string;
-  body?: unknown;
-  /** An error status whose body is nevertheless an answer. */
-  also?: number;
-  /** If a repeated request gets this status, an earlier attempt succeeded and its answer was lost. */
-  done?: { status: number; answer: Answer };
-}
-
-interface Reply {
-  status: number;
-  text: string;
-  retryAfter: string | null;
-}
-
-/** No answer came; `sent` if the service may have received the request. */
-interface Lost {
-  reason: string;
-  sent: boolean;
-}
-
 /**
  * A connection to the service at `url`.
  *
@@ -72,9 +52,7 @@ export class Client {
   private readonly url: string;
   private readonly headers: Record<string, string>;
   private readonly fetch: typeof fetch;
-  private readonly sleep: (seconds: number) => Promise<void>;
-  private readonly random: () => number;
-  private readonly clock: () => number;
+  private readonly sending: Sending;
   private readonly newId: () => string;
 
   constructor(url: string, options: ClientOptions = {}) {
@@ -83,9 +61,13 @@ export class Client {
     this.headers = { "content-type": "application/json" };
     if (options.key !== undefined) this.headers["authorization"] = `Bearer ${checkKey(options.key)}`;
     this.fetch = options.fetch ?? ((...given) => fetch(...given));
-    this.sleep = options.sleep ?? ((seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000)));
-    this.random = options.random ?? Math.random;
-    this.clock = options.clock ?? (() => performance.now() / 1000);
+    this.sending = {
+      policy: this.policy,
+      sleep: options.sleep ?? ((seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))),
+      random: options.random ?? Math.random,
+      clock: options.clock ?? (() => performance.now() / 1000),
+      attempt: (...given) => this.attempt(...given),
+    };
     this.newId = options.newId ?? createId;
   }
 
@@ -96,34 +78,26 @@ export class Client {
 
   /**
    * Ask for many decisions at once; return their outcomes in order. `arms` are the arms of all that have none of their
-   * own. An outcome has `status` 200 and the `answer`, or the status and `detail` of a refusal.
+   * own. An outcome has `status` 200 and the `answer`, or the status and `detail` of a refusal, and in both cases the
+   * `decision_id`. Elements that find the service busy (429, 502, 503, 504) are sent again as single decisions are, with the
+   * same ids. An outcome that has such a status in the end may be sent again later, with its id; one without any answer
+   * has 503. If nothing of the batch was answered, the error is thrown, and its `outcomes` have the ids.
    */
   async decideBatch(
     decisions: readonly (DecideOptions & { user: string })[],
     options: { arms?: Arms } = {},
-  ): Promise<types.DecisionOutcome[]> {
-    const arms = options.arms === undefined ? undefined : convertArms(options.arms);
-    const built = decisions.map(({ user, ...rest }) => this.buildDecision(user, rest));
-    const found: types.DecisionOutcome[] = [];
-    for (const part of split(built)) {
-      const body = { arms, decisions: part };
-      const call: Call<types.DecisionsAnswer> = { method: "POST", path: "/v1/decisions:batch", body };
-      found.push(...(await this.send(call)).outcomes);
-    }
-    return found;
+  ): Promise<Identified<types.DecisionOutcome>[]> {
+    const arms = options.arms === undefined ? "" : `"arms":${encode(convertArms(options.arms))},`;
+    const elements = decisions.map(({ user, ...rest }) => this.buildDecision(user, rest));
+    return sendBatch(this.sending, { path: "/v1/decisions:batch", before: `{${arms}"decisions":[`, elements });
   }
 
-  /** Send many rewards at once; return their outcomes in order. */
-  async rewardBatch(rewards: readonly types.RewardRequest[]): Promise<types.RewardOutcome[]> {
-    const found: types.RewardOutcome[] = [];
-    for (const part of split(rewards)) {
-      const call: Call<types.RewardsAnswer> = { method: "POST", path: "/v1/rewards:batch", body: { rewards: part } };
-      found.push(...(await this.send(call)).outcomes);
-    }
-    return found;
+  /** Send many rewards at once, under the rules of `decideBatch`; return their outcomes in order. */
+  async rewardBatch(rewards: readonly types.RewardRequest[]): Promise<Identified<types.RewardOutcome>[]> {
+    return sendBatch(this.sending, { path: "/v1/rewards:batch", before: '{"rewards":[', elements: rewards });
   }
 
-  private buildDecision(user: string, options: DecideOptions): object {
+  private buildDecision(user: string, options: DecideOptions) {
     return {
       user,
       arms: options.arms === undefined ? undefined : convertArms(options.arms),
@@ -196,23 +170,21 @@ export class Client {
   }
 
   private async send<Answer>(call: Call<Answer>): Promise<Answer> {
-    const { policy } = this;
+    const { policy, clock, random, sleep, attempt } = this.sending;
     const body = call.body === undefined ? undefined : encode(call.body);
-    const began = this.clock();
+    const began = clock();
     const end = began + policy.deadline;
     let unsure = false; // whether an earlier attempt may have been carried out
     for (let n = 0; ; n++) {
-      const outcome = await this.attempt(call, body, Math.min(policy.timeout, Math.max(end - this.clock(), 0.001)));
+      const outcome = await attempt(call, body, Math.min(policy.timeout, Math.max(end - clock(), 0.001)));
       const replied = "status" in outcome;
       if (replied && (!AGAIN.has(outcome.status) || outcome.status === call.also)) {
         return readReply(call, outcome, unsure);
       }
       unsure ||= replied ? outcome.status !== 429 : outcome.sent;
-      const wait = policy.wait(n, replied ? outcome.retryAfter : null, end - this.clock(), this.random);
-      if (wait === null) {
-        throw replied ? readProblem(outcome) : buildUnreachable(call, outcome, n + 1, this.clock() - began);
-      }
-      await this.sleep(wait);
+      const wait = policy.wait(n, replied ? outcome.retryAfter : null, end - clock(), random);
+      if (wait === null) throw buildError(call, outcome, n + 1, clock() - began);
+      await sleep(wait);
     }
   }
 
@@ -234,40 +206,6 @@ export class Client {
   }
 }
 
-function readReply<Answer>(call: Call<Answer>, reply: Reply, again: boolean): Answer {
-  if (again && call.done !== undefined && reply.status === call.done.status) return call.done.answer;
-  if ((reply.status < 200 || reply.status >= 300) && reply.status !== call.also) throw readProblem(reply);
-  try {
-    return JSON.parse(reply.text) as Answer;
-  } catch {
-    const got = JSON.stringify(reply.text.slice(0, 60));
-    throw new ServiceError(reply.status, `${call.method} ${call.path} got an answer that is not lcb's: ${got}; check the url`);
-  }
-}
-
-/** Return the error in a problem+json reply; the error of a proxy is quoted. */
-function readProblem(reply: Reply): ServiceError {
-  try {
-    const problem: unknown = JSON.parse(reply.text);
-    if (problem !== null && typeof problem === "object" && "detail" in problem) {
-      const { detail, field } = problem as { detail: unknown; field?: string };
-      return new ServiceError(reply.status, String(detail), field);
-    }
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-  }
-  const got = JSON.stringify(reply.text.slice(0, 60));
-  return new ServiceError(reply.status, `status ${reply.status} without problem+json: ${got}; check the url`);
-}
-
-function buildUnreachable(call: Call<unknown>, lost: Lost, tries: number, seconds: number): Unreachable {
-  const many = tries === 1 ? "1 attempt" : `${tries} attempts`;
-  const message =
-    `${call.method} ${call.path} got no answer in ${many} and ${seconds.toPrecision(2)} s (${lost.reason}); ` +
-    "check that the service runs there, or raise timeout and deadline";
-  return new Unreachable(message, lost.reason);
-}
-
 /** Return the text and the code of the error under an error of `fetch`. */
 function findCause(error: unknown): { message: string; code?: string } {
   const cause = error instanceof Error && "cause" in error && error.cause instanceof Error ? error.cause : error;
@@ -276,29 +214,11 @@ function findCause(error: unknown): { message: string; code?: string } {
   return typeof code === "string" ? { message, code } : { message };
 }
 
-const MOST_IN_BATCH = 100;
-
-function split<Element>(elements: readonly Element[]): Element[][] {
-  const parts: Element[][] = [];
-  for (let i = 0; i < elements.length; i += MOST_IN_BATCH) parts.push(elements.slice(i, i + MOST_IN_BATCH));
-  return parts;
-}
-
 function convertArms(arms: Arms): types.Arm[] {
   if (!Array.isArray(arms)) {
     throw new InputError(`arms is ${JSON.stringify(arms)}; give a list of ids, or of ids with features`);
   }
   return (arms as Arms).map((arm) => (typeof arm === "string" ? { id: arm } : { id: arm.id, x: [...arm.x] }));
-}
-
-/** Return the body as JSON; JSON.stringify would turn numbers that are not finite into null. */
-function encode(body: unknown): string {
-  return JSON.stringify(body, (name, value: unknown) => {
-    if (typeof value === "number" && !Number.isFinite(value)) {
-      throw new InputError(`${name || "a number"} is ${value}; send finite numbers`);
-    }
-    return value;
-  });
 }
 
 /** Quote a user for a path; `.` and `..` are quoted too, since they would be resolved as steps of the path. */

@@ -5,7 +5,8 @@
         service.reward(decision.decision_id, 1.0)
 
 `AsyncClient` has the same methods, to be awaited.  Both create the id of a decision before they send it, so a decision
-that is requested again because its answer was lost is the same decision.
+that is requested again because its answer was lost is the same decision.  Elements of a batch that find the service
+busy are requested again, and outcomes have the ids of their decisions.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 from lcb.errors import ServiceError, Unreachable, need_extra
 
 with need_extra("client"):
+    from lcb.client.batches import DecisionOutcome, RewardOutcome
     from lcb.client.clients import AsyncClient, Client
     from lcb.messages import (
         ActivateAnswer,
         DecisionAnswer,
-        DecisionOutcome,
         DecisionsAnswer,
         EraseAnswer,
         Health,
@@ -30,7 +31,6 @@ with need_extra("client"):
         Refusal,
         RetrainingAnswer,
         RewardAnswer,
-        RewardOutcome,
         RewardsAnswer,
         Slot,
         TrialAnswer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -14,7 +14,6 @@ from lcb import messages
 from lcb.errors import InputError, ServiceError
 
 Answer = TypeVar("Answer")
-T = TypeVar("T")
 Arms = Mapping[str, Sequence[float]] | Iterable[str]
 
 
@@ -110,7 +109,7 @@ def build_decision(
     return _drop_none(
         {
             "user": user,
-            "arms": None if arms is None else _convert_arms(arms),
+            "arms": None if arms is None else convert_arms(arms),
             "x": None if x is None else _convert_vector(x),
             "k": k,
             "decision_id": decision_id,
@@ -121,36 +120,6 @@ def build_decision(
             "at_most": at_most,
         }
     )
-
-
-def decide_batch(
-    decisions: Iterable[Mapping[str, Any]], arms: Arms | None, new_id: Callable[[], str]
-) -> list[Call[messages.DecisionsAnswer]]:
-    """Return the requests for many decisions, each a mapping of the arguments of `decide`; ids are added."""
-    built = []
-    for i, one in enumerate(decisions):
-        given = {"arms": None, **one, "decision_id": one.get("decision_id") or new_id()}
-        try:
-            built.append(build_decision(**given))
-        except TypeError as error:
-            raise InputError(f"decision {i} is {one!r:.80} ({error}); give the arguments of decide") from None
-    shared = None if arms is None else _convert_arms(arms)
-    return [
-        Call("POST", "/v1/decisions:batch", encode({"arms": shared, "decisions": part}), messages.DecisionsAnswer)
-        for part in _split(built)
-    ]
-
-
-def reward_batch(rewards: Mapping[str, float]) -> list[Call[messages.RewardsAnswer]]:
-    """Return the requests for many rewards, by decision_id or reward_id of a slot."""
-    built = [{"decision_id": id, "reward": float(reward)} for id, reward in rewards.items()]
-    path = "/v1/rewards:batch"
-    return [Call("POST", path, encode({"rewards": part}), messages.RewardsAnswer) for part in _split(built)]
-
-
-def _split(elements: list[T]) -> list[list[T]]:
-    n = messages.MOST_IN_BATCH
-    return [elements[start : start + n] for start in range(0, len(elements), n)]
 
 
 def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messages.RewardAnswer]:
@@ -207,7 +176,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
         raise InputError(f"the request cannot be sent ({error}); send finite numbers and plain text") from None
 
 
-def _convert_arms(arms: Arms) -> list[dict[str, Any]]:
+def convert_arms(arms: Arms) -> list[dict[str, Any]]:
     if isinstance(arms, str):
         raise InputError(f"arms is the text {arms!r}; give a mapping of ids to features, or a list of ids")
     if isinstance(arms, Mapping):

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from lcb import messages
-from lcb.client import calls
+from lcb.client import batches, calls
+from lcb.client.batches import Batch, BatchTries, DecisionOutcome, Outcome, RewardOutcome
 from lcb.client.calls import Answer, Arms, Call, Reply
 from lcb.client.retries import Attempt, Lost, Policy, Tries
 from lcb.errors import InputError, ServiceError
@@ -70,20 +71,20 @@ class Client:
         """Send the reward of a decision, or of a slot by its reward_id; sending it again changes nothing."""
         return self.send(calls.reward(decision_id, reward, reward_id))
 
-    def decide_batch(
-        self, decisions: Iterable[Mapping[str, Any]], arms: Arms | None = None
-    ) -> list[messages.DecisionOutcome]:
+    def decide_batch(self, decisions: Iterable[Mapping[str, Any]], arms: Arms | None = None) -> list[DecisionOutcome]:
         """Ask for many decisions at once, each a mapping of the arguments of `decide`; return their outcomes in order.
 
         `arms` are the arms of all that have none of their own.  An outcome has `status` 200 and the `answer`, or the
-        status and `detail` of a refusal.  More than 100 are sent as several requests.
+        status and `detail` of a refusal, and in both cases the `decision_id`.  More than 100 are sent as several
+        requests.  Those that find the service busy (429, 502, 503, 504) are sent again as single decisions are, with
+        the same ids.  An outcome that has such a status in the end may be sent again later, with its id; one without
+        any answer has 503.  If nothing of the batch was answered, the error is raised, and its `outcomes` have the ids.
         """
-        found = (self.send(call).outcomes for call in calls.decide_batch(decisions, arms, self._new_id))
-        return [outcome for part in found for outcome in part]
+        return self.send_batch(batches.decide_batch(decisions, arms, self._new_id))
 
-    def reward_batch(self, rewards: Mapping[str, float]) -> list[messages.RewardOutcome]:
-        """Send many rewards at once, by decision_id or reward_id of a slot; return their outcomes in order."""
-        return [outcome for call in calls.reward_batch(rewards) for outcome in self.send(call).outcomes]
+    def reward_batch(self, rewards: Mapping[str, float]) -> list[RewardOutcome]:
+        """Send many rewards at once, by decision_id or reward_id of a slot, under the rules of `decide_batch`."""
+        return self.send_batch(batches.reward_batch(rewards))
 
     def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
         """Send many rewards, one request each; return the ids that conflict with an earlier reward, with the reason."""
@@ -145,12 +146,21 @@ class Client:
     def send(self, call: Call[Answer]) -> Answer:
         """Send a call, with retries, and return its answer."""
         tries = Tries(call, self.policy, self._clock, self._random)
+        self._carry_out(tries)
+        return tries.answer
+
+    def send_batch(self, batch: Batch[Outcome]) -> list[Outcome]:
+        """Send a batch, with retries of its elements, and return their outcomes."""
+        tries = BatchTries(batch, self.policy, self._clock, self._random)
+        self._carry_out(tries)
+        return tries.answer
+
+    def _carry_out(self, tries: Tries[Any] | BatchTries[Any]) -> None:
         for step in tries:
             if isinstance(step, Attempt):
                 tries.outcome = self._attempt(step)
             else:
                 self._sleep(step.seconds)
-        return tries.answer
 
     def _attempt(self, attempt: Attempt) -> Reply | Lost:
         call = attempt.call
@@ -190,17 +200,11 @@ class AsyncClient:
 
     async def decide_batch(
         self, decisions: Iterable[Mapping[str, Any]], arms: Arms | None = None
-    ) -> list[messages.DecisionOutcome]:
-        found: list[messages.DecisionOutcome] = []
-        for call in calls.decide_batch(decisions, arms, self._new_id):
-            found += (await self.send(call)).outcomes
-        return found
+    ) -> list[DecisionOutcome]:
+        return await self.send_batch(batches.decide_batch(decisions, arms, self._new_id))
 
-    async def reward_batch(self, rewards: Mapping[str, float]) -> list[messages.RewardOutcome]:
-        found: list[messages.RewardOutcome] = []
-        for call in calls.reward_batch(rewards):
-            found += (await self.send(call)).outcomes
-        return found
+    async def reward_batch(self, rewards: Mapping[str, float]) -> list[RewardOutcome]:
+        return await self.send_batch(batches.reward_batch(rewards))
 
     async def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
         refused = {}
@@ -251,12 +255,20 @@ class AsyncClient:
 
     async def send(self, call: Call[Answer]) -> Answer:
         tries = Tries(call, self.policy, self._clock, self._random)
+        await self._carry_out(tries)
+        return tries.answer
+
+    async def send_batch(self, batch: Batch[Outcome]) -> list[Outcome]:
+        tries = BatchTries(batch, self.policy, self._clock, self._random)
+        await self._carry_out(tries)
+        return tries.answer
+
+    async def _carry_out(self, tries: Tries[Any] | BatchTries[Any]) -> None:
         for step in tries:
             if isinstance(step, Attempt):
                 tries.outcome = await self._attempt(step)
             else:
                 await self._sleep(step.seconds)
-        return tries.answer
 
     async def _attempt(self, attempt: Attempt) -> Reply | Lost:
         call = attempt.call

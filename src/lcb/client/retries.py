@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any, Generic
 
 from lcb.client.calls import Answer, Call, Reply, read_problem
-from lcb.errors import InputError, LCBError, ServiceError, Unreachable
+from lcb.errors import InputError, ServiceError, Unreachable
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,12 @@ class Tries(Generic[Answer]):
             unsure |= outcome.status != 429 if isinstance(outcome, Reply) else outcome.sent
             wait = policy.wait(n, outcome, end - self.clock(), self.random)
             if wait is None:
-                raise _build_error(call, outcome, n + 1, self.clock() - began)
+                raise build_error(call, outcome, n + 1, self.clock() - began)
             yield Wait(wait)
 
 
-def _build_error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -> LCBError:
+def build_error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -> ServiceError | Unreachable:
+    """Return the error of a call that is given up after this outcome."""
     if isinstance(outcome, Reply):
         return read_problem(outcome)
     many = "1 attempt" if tries == 1 else f"{tries} attempts"

@@ -205,9 +205,10 @@ class Service:
                 self.slots.forget(id)
 
     async def get_user(self, name: str) -> User | None:
-        """Return a user; None if the log has no event of them."""
+        """Return a user; None if the log has no event of them, also if another replica has erased them."""
         if not name.isprintable():
             return None
+        await self._reads.catch_up()
         while not self.world.has_user(name):
             await self._reads.fetch_user(name)
         return self.world.user(name)

@@ -4,6 +4,7 @@
     large     decisions over very many arms, changes of very many items
     lists     the items of a large catalogue
     heavy     stories and verification, which read the log for seconds
+    reads     reads from a store that is not in this process
 
 Callers (a key, or an address where there are no keys) take turns: one who asks for much waits for themselves.
 The threads are daemons: at the end of the process nobody waits for them.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -33,55 +34,89 @@ class Threads:
     """`n_threads` daemon threads with room for `most_waiting` calls that have not begun; more are refused with 503.
 
     If there is no room, a caller with fewer calls gets the place of the last call of the one who has most.  A call that
-    has not begun after `patience` seconds is refused too.
+    has not begun after `patience` seconds is refused too.  Refusals name the calls (`kind`) and ask to come again after
+    `retry_after` seconds.
     """
 
-    def __init__(self, name: str, n_threads: int = 1, most_waiting: int = 8, patience: float | None = None) -> None:
+    def __init__(
+        self, name: str, n_threads: int = 1, most_waiting: int = 8, patience: float | None = None,
+        *, kind: str = "requests of this kind", retry_after: int = 5,
+    ) -> None:  # fmt: skip
         self.name, self.n_threads, self.most_waiting, self.patience = name, n_threads, most_waiting, patience
+        self.kind, self.retry_after = kind, retry_after
         self.ended = False
         self._lock, self._calls = threading.Lock(), threading.Semaphore(0)
         self._turns: OrderedDict[str, deque[_Call]] = OrderedDict()  # by caller: calls that have not begun
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._n_of: Counter[str] = Counter()  # by caller: calls that are waited for
+        self._n_open = 0  # calls that threads are not done with
         self._n_started = 0
+
+    @property
+    def n_waiting(self) -> int:
+        """How many calls are waited for, begun or not."""
+        return len(self._waiting)
+
+    def count_of(self, caller: str) -> int:
+        """Return how many of these a caller has."""
+        return self._n_of[caller]
 
     async def run(self, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
         """Call the function in a thread; used inside the event loop."""
+        return await self.run_within(self.patience, function, *arguments, **more)
+
+    async def run_within(self, patience: float | None, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
+        """Do the same with another patience than that of all calls."""
         if self.ended:
             raise Problem(503, "the service is shutting down; try again in a moment", retry_after=1)
         caller = CALLER.get()
-        if len(self._waiting) >= self.n_threads + self.most_waiting and not self._make_room(caller):
-            raise self._refuse()
-        if self._n_started < min(self.n_threads, len(self._waiting) + 1):
+        if self._n_open >= self.n_threads + self.most_waiting and not self._make_room(caller):
+            raise self._refuse_more()
+        if self._n_started < min(self.n_threads, self._n_open + 1):  # also if somebody gave up a call that still runs
             self._n_started += 1
             threading.Thread(target=self._work, name=f"lcb-{self.name}-{self._n_started}", daemon=True).start()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.add(done)
-        done.add_done_callback(self._waiting.discard)
+        self._n_of[caller] += 1
+        done.add_done_callback(lambda done: self._note_done(caller, done))
         with self._lock:
             self._turns.setdefault(caller, deque()).append((done, lambda: function(*arguments, **more)))
+            self._n_open += 1
         self._calls.release()
-        if self.patience is None:
-            return await done
-        giving_up = loop.call_later(self.patience, self._give_up, caller, done)
+        giving_up = None if patience is None else loop.call_later(patience, self._give_up, caller, done, patience)
         try:
             return await done
         finally:
-            giving_up.cancel()
+            if giving_up is not None:
+                giving_up.cancel()
+            if done.cancelled():
+                self._remove(caller, done)
 
-    def _give_up(self, caller: str, done: asyncio.Future[Any]) -> None:
+    def _note_done(self, caller: str, done: asyncio.Future[Any]) -> None:
+        self._waiting.discard(done)
+        self._n_of[caller] -= 1
+        if not self._n_of[caller]:
+            del self._n_of[caller]
+
+    def _give_up(self, caller: str, done: asyncio.Future[Any], patience: float) -> None:
         """Refuse a call, unless it has begun."""
+        if self._remove(caller, done) and not done.done():
+            words = f"a thread for {self.kind} was not free for {patience:g} s"
+            done.set_exception(self._refuse(words))
+
+    def _remove(self, caller: str, done: asyncio.Future[Any]) -> bool:
+        """Take a call out of its caller's line; False if it has begun.  It is mostly among the first."""
         with self._lock:
             calls = self._turns.get(caller, deque[_Call]())
-            left = deque(call for call in calls if call[0] is not done)
-            begun = len(left) == len(calls)
-            if left:
-                self._turns[caller] = left
-            else:
-                self._turns.pop(caller, None)
-        if not begun and not done.done():
-            words = f"a thread for requests of this kind was not free for {self.patience:g} s"
-            done.set_exception(Problem(503, f"{words}; try again in a few seconds", retry_after=5))
+            place = next((i for i, call in enumerate(calls) if call[0] is done), None)
+            if place is None:
+                return False
+            del calls[place]
+            self._n_open -= 1
+            if not calls:
+                del self._turns[caller]
+        return True
 
     def _make_room(self, caller: str) -> bool:
         """Refuse the last call of the caller who has most, if that is at least two more than `caller` has."""
@@ -90,14 +125,17 @@ class Threads:
             if len(self._turns.get(most, ())) < len(self._turns.get(caller, ())) + 2:
                 return False
             done, _ = self._turns[most].pop()
+            self._n_open -= 1
         if not done.done():
-            done.set_exception(self._refuse())
+            done.set_exception(self._refuse_more())
         self._waiting.discard(done)
         return True
 
-    def _refuse(self) -> Problem:
-        words = f"{len(self._waiting)} requests of this kind are already waiting; try again in a few seconds"
-        return Problem(503, words, retry_after=5)
+    def _refuse_more(self) -> Problem:
+        return self._refuse(f"{self._n_open} {self.kind} are already waiting")
+
+    def _refuse(self, words: str) -> Problem:
+        return Problem(503, f"{words}; try again in {self.retry_after} s", retry_after=self.retry_after)
 
     def _take_call(self) -> _Call | None:
         """Return the next call: callers take turns; None if the one that was announced has been refused."""
@@ -112,8 +150,9 @@ class Threads:
         return call
 
     def end(self) -> None:
-        """Give up all calls, begun or not: those who wait get a Problem 503."""
+        """Give up all calls, begun or not: those who wait get a Problem 503.  Threads end with what they are doing."""
         self.ended = True
+        self._calls.release(max(self._n_started, 1))
         for done in list(self._waiting):
             if not done.done():
                 done.set_exception(Problem(503, "the service is shutting down; try again in a moment", retry_after=1))
@@ -124,17 +163,20 @@ class Threads:
             raise Abandoned
 
     def _work(self) -> None:
-        while True:
+        while not self.ended:
             taken = self._take_call()
             if taken is None:
                 continue
             done, call = taken
-            if done.done() or self.ended:  # nobody waits any more
-                continue
+            wanted = not done.done() and not self.ended
             try:
-                result, error = call(), None
+                result, error = call() if wanted else None, None
             except BaseException as raised:  # noqa: BLE001 (raised again where the call was made)
                 result, error = None, raised
+            with self._lock:
+                self._n_open -= 1
+            if not wanted:
+                continue
             try:
                 done.get_loop().call_soon_threadsafe(_settle, done, result, error)
             except RuntimeError:  # the event loop is closed: the process is ending

@@ -1,109 +1,102 @@
-"""Reads from a remote store without blocking the event loop: in a few threads, each read with a deadline."""
+"""Reads from a remote store without blocking the event loop: in threads, each with a deadline, callers in turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot
 from lcb.serve.log.journal import Journal
 from lcb.serve.state.reward_slots import RewardSlots
-from lcb.storage.store.base import Appended, Row
+from lcb.serve.threads import CALLER, Threads
+from lcb.storage.store.base import Appended, Row, Store
 
 T = TypeVar("T")
-_THREADS, _MOST_READING = 8, 64
-_MOST_WAITING, _SOON = 1000, 0.2  # further reads wait so many seconds: a batch of newcomers reads each of them
+_THREADS, _MOST = 8, 1064  # reads that have begun or wait
+_PATIENT = 64  # reads of a caller that wait as long as any
+_SOON = 0.2  # seconds within which further ones must begin
+
+
+class _Fetch:
+    """A user who is being read for a caller."""
+
+    def __init__(self, reading: asyncio.Future[None]) -> None:
+        self.reading, self.outdated = reading, False  # outdated: an event of the user was applied meanwhile
 
 
 class RemoteReads:
-    """Loads users and reward slots into memory; its methods are called inside the event loop."""
+    """Loads users and reward slots into memory; its methods are called inside the event loop.
+
+    Callers take turns, as in all pools of threads: a batch of newcomers, which reads each of them, waits for itself.
+    """
 
     def __init__(self, journal: Journal, slots: RewardSlots, patience: float) -> None:
         self.journal, self.world, self.slots, self.patience = journal, journal.world, slots, patience
-        self._fetches: dict[str | None, asyncio.Future[None]] = {}  # by user, while the user is read
-        self._of_seen: dict[str, asyncio.Future[None]] = {}  # the same for what users were shown
-        self._outdated: set[str | None] = set()  # users of whom an event was applied while they were read
-        self._threads = ThreadPoolExecutor(_THREADS, "lcb-read")
-        self._n_reading = 0
-        self._line: deque[asyncio.Future[None]] = deque()  # reads that wait for a place among those
+        self._fetches: dict[tuple[str, str], _Fetch] = {}  # by caller and user, while the user is read
+        self._of_seen: dict[str, asyncio.Future[None]] = {}  # by user, while what the user was shown is read
+        self._catching_up: asyncio.Future[None] | None = None
+        self._threads = Threads("read", _THREADS, _MOST - _THREADS, kind="reads from the store", retry_after=1)
 
     def end(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.end()
 
     def note_events(self, rows: Sequence[Row]) -> None:
         """Note that events were applied, so reads of their users that have begun are outdated."""
-        for row in rows if self._fetches else ():
-            if row.user in self._fetches:
-                self._outdated.add(row.user)
-            elif row.kind == "erase":
-                self._outdated.update(self._fetches)
+        if self._fetches:
+            users, erased = {row.user for row in rows}, any(row.kind == "erase" for row in rows)
+            for (_, name), fetch in self._fetches.items():
+                fetch.outdated |= erased or name in users
 
     async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that reads the store; while the store fails, at most one request waits for it."""
         trouble = self.journal.trouble
-        if self._n_reading < (_MOST_READING if trouble is None else 1):
-            self._n_reading += 1
-        elif trouble is not None or not await self._wait_for_place():
-            words = trouble or f"{self._n_reading} requests are reading from the store; try again"
-            raise Problem(503, words, retry_after=1)
-        reading = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-        reading.add_done_callback(self._end_read)
+        if trouble is not None and self._threads.n_waiting > 0:
+            raise Problem(503, trouble, retry_after=1)
+        soon = None if self._threads.count_of(CALLER.get()) < _PATIENT else _SOON
         try:
-            return await asyncio.wait_for(asyncio.shield(reading), self.patience)
+            async with asyncio.timeout(self.patience):
+                return await self._threads.run_within(soon, function, *arguments)
         except TimeoutError:
             words = f"the store has not answered for {self.patience:g} s; send the same request again"
             raise Problem(503, words, retry_after=1) from None
 
-    async def _wait_for_place(self) -> bool:
-        """Wait until a read ends and leaves its place; False if none does soon, or too many wait."""
-        if len(self._line) >= _MOST_WAITING:
-            return False
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(place)
-        try:
-            await asyncio.wait_for(place, _SOON)
-        except TimeoutError:
-            return False
-        except BaseException:
-            if place.done() and not place.cancelled():
-                self._leave_place()
-            raise
-        return True
+    async def catch_up(self) -> None:
+        """Apply all that other replicas have written until now: a user whom one of them has erased is gone here too."""
+        if not self.world.store.inline:
+            await self._catch_up_to(await self.read(self.world.store.head))
 
-    def _leave_place(self) -> None:
-        while self._line:
-            place = self._line.popleft()
-            if not place.done():
-                place.set_result(None)
+    async def _catch_up_to(self, seq: int) -> None:
+        """Apply the log at least up to `seq`; requests that need it at the same time do it once."""
+        for _ in range(2):  # the first may have begun before this request
+            if self.world.seq >= seq:
                 return
-        self._n_reading -= 1
-
-    def _end_read(self, reading: asyncio.Future[Any]) -> None:
-        self._leave_place()
-        if not reading.cancelled():
-            reading.exception()  # retrieved, because the request may have given up
+            if self._catching_up is None or self._catching_up.done():
+                self._catching_up = self.journal.run(_read_others)
+                self._catching_up.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.shield(self._catching_up)
+        if self.world.seq < seq:
+            raise Problem(503, f"the log ends at {self.world.seq}, its head is {seq}; verify the log", retry_after=60)
 
     async def fetch_user(self, name: str) -> None:
-        """Read a user into the cache; concurrent calls for the same user read once."""
-        fetch = self._fetches.get(name)
-        if fetch is None:
-            fetch = self._fetches[name] = asyncio.ensure_future(self._read_user(name))
-            fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(fetch)
+        """Read a user into the cache; concurrent calls of one caller for the same user read once."""
+        key = CALLER.get(), name
+        if key not in self._fetches:
+            reading = asyncio.ensure_future(self._read_user(key))
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._fetches[key] = _Fetch(reading)
+        await asyncio.shield(self._fetches[key].reading)
 
-    async def _read_user(self, name: str) -> None:
+    async def _read_user(self, key: tuple[str, str]) -> None:
         """Read a user as of now; the result is dropped if an event of theirs is applied meanwhile."""
+        name = key[1]
         try:
             user = await self.read(self.world.loader.load, name, self.world.seq)
-            if name not in self._outdated and not self.world.cache.knows(name):
+            if not self._fetches[key].outdated and not self.world.cache.knows(name):
                 self.world.cache.admit(name, user)
         finally:
-            del self._fetches[name]
-            self._outdated.discard(name)
+            del self._fetches[key]
 
     async def fetch_seen(self, name: str) -> None:
         """Read what a user was shown; concurrent calls for the same user read once."""
@@ -127,7 +120,7 @@ class RemoteReads:
         n_erasures = self.world.n_erasures
         row = await self.read(self.world.store.event, decision_of_slot(slot_id))
         if row is not None and row.seq > self.world.seq:
-            await self.journal.run(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
+            await self._catch_up_to(row.seq)
             return
         found = await self.read(self.slots.read, slot_id)
         if self.world.n_erasures == n_erasures:
@@ -139,3 +132,7 @@ class RemoteReads:
         for found in await self.read(self.slots.read_many, slot_ids):
             if self.world.n_erasures == n_erasures:
                 self.slots.admit(found)
+
+
+def _read_others(store: Store, seen: int) -> Appended:
+    return Appended(list(store.events(seen)), frozenset())

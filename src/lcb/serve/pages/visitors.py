@@ -192,7 +192,8 @@ class Visitors:
     async def _describe_beliefs(self, name: str, steps: list[StoryStep]) -> dict[str, Any]:
         world = self.service.world
         user = await self.service.get_user(name)
-        assert user is not None
+        if user is None:
+            raise Problem(409, "this visitor was erased while the page was read; reload the page")
         last = steps[-1]
         posterior = world.fold.posterior(user)
         if posterior is None:

@@ -1,4 +1,4 @@
-"""Headers that every answer has, and checks of headers of a request.
+"""Headers that every answer has, and what the first line and the headers of a request say.
 
 Browsers must not guess another type than the one that is given, and nobody keeps a copy of an answer that is about
 people.  Only static files, which are the same for everybody, may be kept.
@@ -6,10 +6,32 @@ people.  Only static files, which are the same for everybody, may be kept.
 
 from __future__ import annotations
 
+import re
+from urllib.parse import unquote
+
+from httptools import parse_url
+
 from lcb.serve.errors import Problem
 
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 NO_STORE = b"no-store"  # of Cache-Control
+_PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
+
+
+def read_target(target: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[str, bytes, bytes]:
+    """Return the decoded path, the path and the query of a request; a host in its target replaces the header Host.
+
+    >>> read_target(b"http://a:80/users/Zo%C3%AB?k=1", headers := [(b"host", b"b")]), headers
+    (('/users/Zoë', b'/users/Zo%C3%AB', b'k=1'), [(b'host', b'a:80')])
+    """
+    query = b""
+    if not _PLAIN_PATH.fullmatch(target):
+        parsed = parse_url(target)
+        if parsed.host is not None:  # RFC 9112, 3.2.2: the target's host counts, not the header's
+            replace_host(headers, parsed.host, parsed.port)
+        target, query = parsed.path or b"/", parsed.query or b""
+    path = target.decode("ascii")
+    return unquote(path) if "%" in path else path, target, query
 
 
 def replace_host(headers: list[tuple[bytes, bytes]], host: bytes, port: int | None) -> None:

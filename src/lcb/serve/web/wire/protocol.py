@@ -28,13 +28,11 @@ uvicorn's `timeout_keep_alive`, which saves two timers per request.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
-from httptools import HttpParserError, HttpParserUpgrade, parse_url
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -42,24 +40,14 @@ from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
 from lcb.serve.web.wire.cycle import Cycle
-from lcb.serve.web.wire.headers import check_upgrade, count_headers, replace_host
+from lcb.serve.web.wire.headers import check_upgrade, count_headers, read_target
 from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
-from lcb.serve.web.wire.refusing import (
-    BODY,
-    FIELD_BYTES,
-    HEADERS,
-    IDLE,
-    MAX_FIELDS,
-    MOST_HELD,
-    REFUSED,
-    Refusing,
-)
+from lcb.serve.web.wire.refusing import BODY, FIELD_BYTES, HEADERS, IDLE, MAX_FIELDS, MOST_HELD, REFUSED, Refusing
 
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 _PIECE = 8192  # bytes that are parsed at once: those before an unfinished request are not counted with it
-_PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
 _CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
 
 _UNREAD = Problem(408, "the answer was not read")
@@ -294,20 +282,12 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
 
     def _begin_request(self, upgrade: bool) -> None:
         """Do what uvicorn does when the headers are complete, with a `Cycle`."""
-        parser, scope, url = self.parser, self.scope, self.url
+        parser, scope = self.parser, self.scope
         version = parser.get_http_version()
         if version != "1.1":
             scope["http_version"] = version
         scope["method"] = parser.get_method().decode("ascii")
-        query = b""
-        if not _PLAIN_PATH.fullmatch(url):
-            parsed = parse_url(url)
-            if parsed.host is not None:  # RFC 9112, 3.2.2: the target's host counts, not the header's
-                replace_host(self.headers, parsed.host, parsed.port)
-            url, query = parsed.path or b"/", parsed.query or b""
-        path = url.decode("ascii")
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["raw_path"], scope["query_string"] = url, query
+        scope["path"], scope["raw_path"], scope["query_string"] = read_target(self.url, self.headers)
         before = self.cycle
         # after a request to upgrade, the parser discards the rest of the chunk
         keep_alive = version != "1.0" and not upgrade and parser.should_keep_alive()
