@@ -15,7 +15,7 @@ from compatibility.facts import DATA
 from lcb.demo.readers import CATEGORIES
 from lcb.serve import events
 from lcb.serve.audit import export as export_module
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage import load_feature_map, load_models

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.sqlite.store import SQLite

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lcb.bandits.registry import BANDITS
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings

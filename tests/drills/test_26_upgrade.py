@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lcb.errors import LCBError, StoreError
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from lcb.errors import StoreError
-from lcb.serve.audit import check_order
+from lcb.serve.audit.checks import order
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
 from lcb.storage.store.base import Head, NewRow, Row, Seal
@@ -213,8 +213,8 @@ def test_whoever_changes_the_log_is_found_and_the_first_wrong_event_is_named(
 def test_without_the_chain_nobody_notices(
     log: Tampered, case: Callable[[Tampered], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_order._Chain, "check", lambda self, row, seal: None)
-    monkeypatch.setattr(check_order._Chain, "end", lambda self, last: None)
+    monkeypatch.setattr(order._Chain, "check", lambda self, row, seal: None)
+    monkeypatch.setattr(order._Chain, "end", lambda self, last: None)
     with pytest.raises(AssertionError, match="nobody has noticed"):
         drill(log, case)
 

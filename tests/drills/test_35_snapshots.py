@@ -24,7 +24,7 @@ from structlog.testing import capture_logs
 
 from lcb.errors import StoreError
 from lcb.messages import Arm, DecisionRequest
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings

@@ -17,7 +17,7 @@ import pytest
 
 from lcb.messages import Arm, DecisionRequest, ItemRequest, ItemsRequest, RewardRequest
 from lcb.serve import events
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.decide.rewards import Rewards
 from lcb.serve.service import Service

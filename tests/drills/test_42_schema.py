@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lcb.errors import StoreError
-from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.verify import verify
+from lcb.serve.audit.verify_archive import verify_whole
 from lcb.storage.store.base import NewRow, Row
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.schema import SchemaWatch

@@ -17,7 +17,7 @@ import pytest
 
 from lcb.messages import Arm, DecisionRequest, RewardRequest
 from lcb.models import LatentModels
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings

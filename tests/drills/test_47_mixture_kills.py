@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.state.world import World
 from lcb.storage.store.open_store import open_store

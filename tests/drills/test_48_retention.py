@@ -25,10 +25,10 @@ import pytest
 
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
-from lcb.serve.audit.check_archive import verify_whole
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.export import export
 from lcb.serve.audit.verify import verify
+from lcb.serve.audit.verify_archive import verify_whole
 from lcb.serve.errors import Problem
 from lcb.serve.learn.training_data import read_item_rows, read_training_data
 from lcb.serve.retain import archive as archives

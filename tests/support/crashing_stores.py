@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings

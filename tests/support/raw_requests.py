@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.server import build_app
 from lcb.serve.service import Service

@@ -27,7 +27,7 @@ import msgspec
 from lcb import messages
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings

@@ -12,7 +12,7 @@ import psycopg
 
 from lcb.progress import silent
 from lcb.serve import events
-from lcb.serve.audit.check_order import check_order
+from lcb.serve.audit.checks.order import check_order
 from lcb.serve.audit.report import Report
 from lcb.serve.log.erasure import build_erasure
 from lcb.storage.store.base import SEALED, Head, NewRow, Row, Seal, Store

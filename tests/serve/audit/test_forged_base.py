@@ -14,11 +14,11 @@ import pytest
 
 from lcb.errors import StoreError
 from lcb.serve import events
-from lcb.serve.audit.check_archive import verify_whole
-from lcb.serve.audit.check_base import check_digest
-from lcb.serve.audit.check_rows import check_rows
+from lcb.serve.audit.checks.base import check_digest
+from lcb.serve.audit.checks.rows import check_rows
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
+from lcb.serve.audit.verify_archive import verify_whole
 from lcb.serve.retain.archive import Archive
 from lcb.serve.retain.whole_log import open_restored
 from lcb.serve.state.canary import Verdict

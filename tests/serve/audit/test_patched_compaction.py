@@ -9,8 +9,8 @@ import pytest
 
 from lcb.cli.commands.log import _describe_report
 from lcb.serve import events
-from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.verify import verify
+from lcb.serve.audit.verify_archive import verify_whole
 from lcb.serve.retain import compact as compaction
 from lcb.serve.retain.base import digest_row
 from lcb.serve.web.keys import create, read_keys, revoke

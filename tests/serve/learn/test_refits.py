@@ -12,7 +12,7 @@ from lcb.evaluate.worlds.paper import SimulatedUsers, SimulatedWorld
 from lcb.event_log import EventLog
 from lcb.learners.mixture.learner import fit
 from lcb.models import LatentModels
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lcb.messages import RewardRequest
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.decide_many import build_rewards, reward_many
 from lcb.serve.state.per_user import load_users

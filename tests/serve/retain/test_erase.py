@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from lcb.errors import StoreUnavailable
-from lcb.serve.audit.check_archive import verify_whole
+from lcb.serve.audit.verify_archive import verify_whole
 from lcb.serve.errors import Problem
 from support.inside import Unsynced
 from support.old_log import DAY, OldLog

@@ -14,7 +14,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.item_effects import add_residuals
 from lcb.serve import events
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.story import read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec

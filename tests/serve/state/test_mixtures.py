@@ -7,7 +7,7 @@ import pytest
 
 from lcb.messages import Arm, DecisionRequest
 from lcb.serve import events
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.decide.drawing import CommonDraws, begin_draw
 from lcb.serve.decide_many import decide_many

@@ -12,7 +12,7 @@ import pytest
 
 from lcb import messages
 from lcb.errors import InputError
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lcb.errors import StoreUnavailable
-from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.story import read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.retain.compact import compact

@@ -91,7 +91,7 @@ def verify(
             elif before is not None:
                 raise InputError("--after verifies a part of a log, --archive a whole one; leave out one of the two")
             else:
-                from lcb.serve.audit.check_archive import verify_whole  # with pyarrow, which takes a while to import
+                from lcb.serve.audit.verify_archive import verify_whole  # with pyarrow, which takes a while to import
 
                 report = verify_whole(opened, Path(archive), progress, user=user, heads=heads)
     write_json(json, report.to_json())

@@ -37,7 +37,7 @@ from lcb.features import is_learned
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.audit.catalogue_history import CatalogueHistory
-from lcb.serve.audit.check_users import list_users
+from lcb.serve.audit.checks.users import list_users
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.catalogue import Catalogue

@@ -12,7 +12,7 @@ from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.traits import keeps_posterior
 from lcb.serve import events
-from lcb.serve.audit.recompute import rebuild_context
+from lcb.serve.audit.checks.decisions import rebuild_context
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.mixtures import View
 from lcb.serve.state.users import LOST, WARMUP, User

@@ -27,12 +27,12 @@ import msgspec
 from lcb.errors import ModelError
 from lcb.progress import Progress, silent
 from lcb.serve import events
-from lcb.serve.audit.check_base import CompactionCheck, check_base
-from lcb.serve.audit.check_heads import check_old_heads, split_heads
-from lcb.serve.audit.check_order import check_order
-from lcb.serve.audit.check_snapshots import check_snapshots
-from lcb.serve.audit.check_users import check_users
-from lcb.serve.audit.recompute import check_canary, check_decision
+from lcb.serve.audit.checks.base import CompactionCheck, check_base
+from lcb.serve.audit.checks.decisions import check_canary, check_decision
+from lcb.serve.audit.checks.heads import check_old_heads, split_heads
+from lcb.serve.audit.checks.order import check_order
+from lcb.serve.audit.checks.snapshots import check_snapshots
+from lcb.serve.audit.checks.users import check_users
 from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import WORLD_SNAPSHOT

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from lcb.serve.audit.bodies import list_compactions, list_erasures
+from lcb.serve.audit.checks.bodies import list_compactions, list_erasures
 from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.retain.base import compute_base

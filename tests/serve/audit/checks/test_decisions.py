@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lcb.serve.audit.recompute import _check_taken
+from lcb.serve.audit.checks.decisions import _check_taken
 from lcb.serve.audit.report import Report
 from lcb.serve.events import ChosenArm
 

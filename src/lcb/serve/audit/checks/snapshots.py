@@ -7,7 +7,7 @@ from hashlib import sha256
 import msgspec
 
 from lcb.progress import Progress
-from lcb.serve.audit.check_users import describe_user
+from lcb.serve.audit.checks.users import describe_user
 from lcb.serve.audit.report import Report
 from lcb.serve.event_ids import user_of_snapshot
 from lcb.serve.retain.without_snapshots import WithoutSnapshots

@@ -11,8 +11,8 @@ import pytest
 
 from lcb.errors import StoreError
 from lcb.serve import events
-from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.verify import verify
+from lcb.serve.audit.verify_archive import verify_whole
 from lcb.serve.base_bodies import ErasedBase
 from lcb.serve.retain.compact import compact
 from lcb.serve.service import Service

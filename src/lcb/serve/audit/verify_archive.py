@@ -14,10 +14,10 @@ from typing import Any
 from lcb.errors import StoreError
 from lcb.progress import Progress, silent
 from lcb.serve import events
-from lcb.serve.audit.bodies import read_body
-from lcb.serve.audit.check_base import check_digest
-from lcb.serve.audit.check_order import check_order
-from lcb.serve.audit.check_rows import check_rows
+from lcb.serve.audit.checks.base import check_digest
+from lcb.serve.audit.checks.bodies import read_body
+from lcb.serve.audit.checks.order import check_order
+from lcb.serve.audit.checks.rows import check_rows
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import check_file, verify
 from lcb.serve.event_ids import changes_reward, slot_of_reward

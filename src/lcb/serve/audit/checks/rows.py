@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from lcb.serve import events
-from lcb.serve.audit.bodies import list_compactions, list_erasures, read_body
+from lcb.serve.audit.checks.bodies import list_compactions, list_erasures, read_body
 from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id

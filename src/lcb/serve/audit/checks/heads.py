@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lcb.errors import StoreError
 from lcb.progress import Progress
-from lcb.serve.audit.check_order import check_order
+from lcb.serve.audit.checks.order import check_order
 from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.storage.store.base import Head, Store
