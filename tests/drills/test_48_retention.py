@@ -1,8 +1,9 @@
 """Drill 48: a log is compacted while it is served, and nobody can tell: the same requests get the same answers.
 
-Kills at any moment leave the old log or the new one; erasure reaches the archive; every decision recomputes, before
-and after, with the archive and without it.  Controls: a compaction that removes events before they are archived, a base
-without what users were shown, and changed files must be found.
+Kills and losses of power at any moment leave the old log or the new one; erasure reaches the archive; every decision
+recomputes, before and after, with the archive and without it.  Controls: a compaction that removes events before they
+are archived, or renames files before its event is on disk, a base without what users were shown, and changed files must
+be found.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ from lcb.serve.retain import compact as compaction
 from lcb.serve.retain.archive import Archive
 from lcb.serve.retain.settle import settle_archive
 from lcb.serve.retain.whole_log import open_restored, open_whole
+from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
+from lcb.storage.store.sqlite.store import SQLite
 from lcb.storage.tables.statistics import read_log
 from support.harness import LONG, serving
 from support.inside import Unsynced, fold_log
@@ -58,9 +61,13 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a short log take several transactions and files."""
-    monkeypatch.setattr(compaction, "_USERS", 4)
-    monkeypatch.setattr(compaction, "_EVENTS", 40)
-    monkeypatch.setattr(archives, "PART", 90)
+    take_small_steps(monkeypatch)
+
+
+def take_small_steps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction, "_USERS", 4)
+    patch.setattr(compaction, "_EVENTS", 40)
+    patch.setattr(archives, "PART", 90)
 
 
 def check(log: OldLog) -> None:
@@ -208,19 +215,88 @@ def test_a_kill_at_any_moment_leaves_the_old_log_or_the_new_one(old: Path, tmp_p
     for n in range(0, len(steps), every):
         folder = tmp_path / f"killed{n}"
         compact_copy(old, folder, n)
-        store, archive = Unsynced(folder / "lcb.db"), folder / "lcb.db.archive"
-        try:
-            settle_archive(store, archive, read_base(store).upto)  # type: ignore[union-attr]
-            assert list_ids(store, archive) == truth, f"killed {steps[n]}: an event is lost"
-            assert verify(store).differences == [], f"killed {steps[n]}: the log does not recompute"
-            for name in store.users():
-                assert fold_log(store).user(name).pack() == users.user(name).pack()  # type: ignore[union-attr]
-            compaction.compact(store, archive, 3650 * DAY, sleep=lambda seconds: None)
-            assert verify(store).n_unfinished == 0, f"killed {steps[n]}: the compaction is not finished"
-            assert verify_whole(store, archive).differences == []
-            assert not list(archive.rglob("*.new")), "a file of an ended compaction is left"
-        finally:
-            store.close()
+        check_recovery(folder, truth, users, f"killed {steps[n]}")
+
+
+def check_recovery(folder: Path, truth: list[str], users: World, when: str) -> None:
+    """A log whose compaction was broken off has all events, recomputes, and can be compacted to the end."""
+    store, archive = SQLite(folder / "lcb.db"), folder / "lcb.db.archive"
+    try:
+        settle_archive(store, archive, read_base(store).upto)  # type: ignore[union-attr]
+        assert list_ids(store, archive) == truth, f"{when}: an event is lost"
+        assert verify(store).differences == [], f"{when}: the log does not recompute"
+        for name in store.users():
+            assert fold_log(store).user(name).pack() == users.user(name).pack()  # type: ignore[union-attr]
+        compaction.compact(store, archive, 3650 * DAY, sleep=lambda seconds: None)
+        assert verify(store).n_unfinished == 0, f"{when}: the compaction is not finished"
+        assert verify_whole(store, archive).differences == []
+        assert not list(archive.rglob("*.new")), "a file of an ended compaction is left"
+    finally:
+        store.close()
+
+
+class Recorded(SQLite):
+    """A store that copies the archive and measures its write-ahead log when the event `compact` is on disk."""
+
+    flushed = 0
+
+    def append(self, rows: Any, *given: Any, **more: Any) -> Any:
+        appended = super().append(rows, *given, **more)
+        if any(row.kind == "compact" for row in rows):
+            Recorded.flushed = Path(f"{self.path}-wal").stat().st_size
+            shutil.copytree(f"{self.path}.archive", self.path.with_name("at the event"))
+        return appended
+
+
+def lose_power(old: Path, folder: Path) -> list[tuple[int, bytes, bytes, Path]]:
+    """Compact a copy of a log; returns what a loss of power may leave: file, write-ahead log and archive."""
+    shutil.copytree(old, folder)
+    database = (folder / "lcb.db").read_bytes()
+    store = Recorded(folder / "lcb.db")
+    now = next(events.decode(row.kind, row.body).at for row in store.events(store.head() - 1))
+    compaction.compact(store, folder / "lcb.db.archive", DAY, now=lambda: now, sleep=lambda seconds: None)
+    wal = (folder / "lcb.db-wal").read_bytes()
+    assert (folder / "lcb.db").read_bytes() == database, "the write-ahead log does not hold the whole compaction"
+    store.close()
+    whole = list(range(32, len(wal) + 1, 4096 + 24))
+    cuts = [0, *whole, *(one + 1000 for one in whole[:-1])] if LONG else [0, *whole[2 :: len(whole) // 6], whole[-1]]
+    early = folder / "at the event"
+    left = [(cut, database, wal[:cut], early) for cut in cuts]
+    # files are renamed, and events removed, once the event is on disk
+    return left + [(*one[:3], folder / "lcb.db.archive") for one in left if one[0] >= Recorded.flushed]
+
+
+@pytest.fixture(scope="module")
+def lost(old: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, bytes, bytes, Path]]:
+    with pytest.MonkeyPatch.context() as patch:
+        take_small_steps(patch)
+        return lose_power(old, tmp_path_factory.mktemp("power") / "log")
+
+
+def recover(old: Path, folder: Path, cut: int, database: bytes, wal: bytes, archive: Path) -> None:
+    first = Unsynced(old / "lcb.db")
+    truth, users = list_ids(first, old / "lcb.db.archive"), fold_log(first)
+    first.close()
+    folder.mkdir()
+    (folder / "lcb.db").write_bytes(database)
+    (folder / "lcb.db-wal").write_bytes(wal)
+    shutil.copytree(archive, folder / "lcb.db.archive")
+    check_recovery(folder, truth, users, f"with {cut} bytes of the write-ahead log, {Recorded.flushed} for the event")
+
+
+def test_a_loss_of_power_leaves_the_old_log_or_the_new_one(
+    old: Path, lost: list[tuple[int, bytes, bytes, Path]], tmp_path: Path
+) -> None:
+    assert 0 < Recorded.flushed < max(cut for cut, *_ in lost)
+    for i, one in enumerate(lost):
+        recover(old, tmp_path / f"lost{i}", *one)
+
+
+def test_files_that_are_renamed_before_the_event_is_on_disk_are_found_out(
+    old: Path, lost: list[tuple[int, bytes, bytes, Path]], tmp_path: Path
+) -> None:
+    with pytest.raises(StoreUnavailable, match="the archive is of a later state of the log"):
+        recover(old, tmp_path / "early", *lost[0][:3], lost[-1][3])
 
 
 def test_nothing_is_removed_that_is_not_in_the_archive(
