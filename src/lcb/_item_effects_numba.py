@@ -1,6 +1,7 @@
 """The scores of arms with item effects, compiled: one pass in place of many NumPy calls.
 
-`weight` is item_bonus squared; `horizon` and `noise` are those of `lcb.item_effects`.
+`weight` is item_bonus squared; `horizon`, `noise` and `share` are those of `lcb.item_effects`.  `plain` (K,) is set to
+the scores without the bonus of items; if it is empty, there is no limit.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from lcb.runtime.compiled import njit
 _EXACT = {"cache": True, "nogil": True}  # sums are not reordered: equal arms get equal scores
 _RISE = 4.0  # of the rule with horizon 0
 _NOISIER = 1.5  # clicks on an item that is liked more have more noise than those on the others
+_FEW = 3  # lifted arms that may take every offer
 _LOG_16_PI = float(np.log(16 * np.pi))
 
 
 @njit(**_EXACT)
-def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise):  # type: ignore[no-untyped-def]
-    """Add effects to `scores`, means plus a bonus; return the first and the last of the best arms."""
+def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise, share, plain):  # type: ignore[no-untyped-def]
+    """Add effects to `scores`, means plus a bonus; return the first and the last of the best arms, and `_limit`."""
     level = _average(variance, weight, horizon)
+    for k in range(len(plain)):
+        plain[k] = scores[k] + effect[k]
     for k in range(len(scores)):
         own = weigh_variance(variance[k], level, weight, horizon, noise)
         if own > 0.0:
@@ -26,11 +30,12 @@ def add_effects_to_scores(scores, means, effect, variance, weight, horizon, nois
             scores[k] = means[k] + effect[k] + np.sqrt(bonus * bonus + own)
         else:
             scores[k] += effect[k]
-    return _find_bounds(scores)
+    first, last = _find_bounds(scores)
+    return first, last, _limit(scores, plain, share)
 
 
 @njit(**_EXACT)
-def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, means, scores):  # type: ignore[no-untyped-def]
+def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, means, scores, share, plain):  # type: ignore[no-untyped-def]
     """Set `means` and `scores` of arms of `expected` (N, K) under classes of weights `w`; return the same."""
     level = _average(variance, weight, horizon)
     for k in range(len(means)):
@@ -49,7 +54,29 @@ def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, nois
             scores[k] = means[k] + effect[k] + np.sqrt(bonus * bonus * spread + own)
         else:
             scores[k] = means[k] + bonus * np.sqrt(spread) + effect[k]
-    return _find_bounds(scores)
+        if len(plain) > 0:
+            plain[k] = means[k] + bonus * np.sqrt(spread) + effect[k]
+    first, last = _find_bounds(scores)
+    return first, last, _limit(scores, plain, share)
+
+
+@njit(**_EXACT)
+def _limit(scores, plain, share):  # type: ignore[no-untyped-def]
+    """Return the share of offers in which the bonus of items counts, 1 if it lifts few arms above the best without."""
+    best, n = 0, 0
+    for k in range(1, len(plain)):
+        if plain[k] > plain[best]:
+            best = k
+    for k in range(len(plain)):
+        if scores[k] > scores[best]:
+            n += 1
+    return limit_share(n, share)
+
+
+@njit(**_EXACT)
+def limit_share(n_lifted, share):  # type: ignore[no-untyped-def]
+    """Do the same where the bonus lifts so many arms."""
+    return max(share, _FEW / n_lifted) if n_lifted > _FEW else 1.0
 
 
 @njit(**_EXACT)

@@ -132,8 +132,9 @@ def test_the_propensities_are_those_of_the_scores_with_effects(opened: Any) -> N
     inside = opened(uniform=0.06)
     for n in range(8):
         answer = inside.decide(f"u{n}")
-        # i2 to i5 are equally good: nobody has seen them
-        np.testing.assert_allclose(answer["distribution"], [0.01, 0.01] + [0.01 + 0.94 / 4] * 4)
+        # i2 to i5 are equally good: nobody has seen them; as they are four, i0 keeps a quarter
+        wanted = [0.01 + 0.94 / 4, 0.01] + [0.01 + 0.94 * 0.75 / 4] * 4
+        np.testing.assert_allclose(answer["distribution"], wanted)
         assert answer["propensity"] == answer["distribution"][int(answer["arm"][1:])]
 
 
@@ -294,6 +295,7 @@ def test_a_recommender_says_whether_it_uses_effects() -> None:
     assert spec.item_effects
     assert spec.settings["item_bonus"] == 1.0
     assert spec.settings["item_horizon"] == 100_000.0
+    assert spec.settings["item_share"] == 0.2
     assert RecommenderSpec.from_json(spec.to_json()) == spec
     assert not RecommenderSpec("lcb", "thompson").complete(None).item_effects
     old = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb"}')
