@@ -162,7 +162,7 @@ def flood(world: tuple[float, ...], rule: tuple[float, ...], seeds: range, n_new
         of_first = play(np.random.default_rng(seed), *world, readers, n_new, BRIGHT, *rule, DULL)[2]
         if of_first[-STRETCH:].mean() >= 0.8 * known:
             found += 1
-            waited.append(world[4] * np.searchsorted(average_stretches(of_first), 0.8 * known))
+            waited.append(world[4] * int((average_stretches(of_first) >= 0.8 * known).argmax()))
     return {
         "worst 500": float(np.mean(worst)),
         "lowest": min(worst),

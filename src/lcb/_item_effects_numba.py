@@ -1,7 +1,7 @@
 """The scores of arms with item effects, compiled: one pass in place of many NumPy calls.
 
-`weight` is item_bonus squared; `horizon`, `noise` and `share` are those of `lcb.item_effects`.  `plain` (K,) is set to
-the scores without the bonus of items; if it is empty, there is no limit.
+`weight` is item_bonus squared; `horizon`, `noise` and `share` are those of `lcb.item_effects`.  Both functions return
+the first and the last of the best arms, and the share of decisions in which the bonus of items counts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LOG_16_PI = float(np.log(16 * np.pi))
 
 
 @njit(**_EXACT)
-def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise, share, plain):  # type: ignore[no-untyped-def]
-    """Add effects to `scores`, means plus a bonus; return the first and the last of the best arms, and `_limit`."""
+def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise, share):  # type: ignore[no-untyped-def]
+    """Add effects to `scores`, means plus a bonus; if the bonus of items is limited, `scores` stay as they were."""
     level = _average(variance, weight, horizon)
-    for k in range(len(plain)):
-        plain[k] = scores[k] + effect[k]
+    limited = share < 1.0 and weight > 0.0
+    given = scores.copy() if limited else scores
     for k in range(len(scores)):
         own = weigh_variance(variance[k], level, weight, horizon, noise)
         if own > 0.0:
@@ -31,12 +31,25 @@ def add_effects_to_scores(scores, means, effect, variance, weight, horizon, nois
         else:
             scores[k] += effect[k]
     first, last = _find_bounds(scores)
-    return first, last, _limit(scores, plain, share)
+    if not limited:
+        return first, last, 1.0
+    best, highest = first, given[first] + effect[first]
+    for k in range(len(scores)):
+        if given[k] + effect[k] > highest:
+            best, highest = k, given[k] + effect[k]
+    limit = 1.0 if best == first else limit_share(_count_above(scores, best), share)
+    if limit < 1.0:
+        scores[:] = given
+    return first, last, limit
 
 
 @njit(**_EXACT)
-def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, means, scores, share, plain):  # type: ignore[no-untyped-def]
-    """Set `means` and `scores` of arms of `expected` (N, K) under classes of weights `w`; return the same."""
+def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, share, found):  # type: ignore[no-untyped-def]
+    """Set `found` to the means and scores of arms of `expected` (N, K) under classes of weights `w`, (3, K).
+
+    The last row has the scores without the bonus of items, if that is limited.
+    """
+    means, scores, plain = found[0], found[1], found[2]
     level = _average(variance, weight, horizon)
     for k in range(len(means)):
         means[k] = w[0] * expected[0, k]
@@ -49,33 +62,40 @@ def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, nois
         for h in range(1, len(w)):
             apart = expected[h, k] - means[k]
             spread += w[h] * (apart * apart)
+        plain[k] = spread
         own = weigh_variance(variance[k], level, weight, horizon, noise)
         if own > 0.0:
             scores[k] = means[k] + effect[k] + np.sqrt(bonus * bonus * spread + own)
         else:
             scores[k] = means[k] + bonus * np.sqrt(spread) + effect[k]
-        if len(plain) > 0:
-            plain[k] = means[k] + bonus * np.sqrt(spread) + effect[k]
     first, last = _find_bounds(scores)
-    return first, last, _limit(scores, plain, share)
+    if not (share < 1.0 and weight > 0.0):
+        return first, last, 1.0
+    best, highest = first, means[first] + bonus * np.sqrt(plain[first]) + effect[first]
+    for k in range(len(means)):
+        if scores[k] > highest:  # without the bonus it is not higher
+            score = means[k] + bonus * np.sqrt(plain[k]) + effect[k]
+            if score > highest:
+                best, highest = k, score
+    limit = 1.0 if best == first else limit_share(_count_above(scores, best), share)
+    if limit < 1.0:
+        for k in range(len(means)):
+            plain[k] = means[k] + bonus * np.sqrt(plain[k]) + effect[k]
+    return first, last, limit
 
 
 @njit(**_EXACT)
-def _limit(scores, plain, share):  # type: ignore[no-untyped-def]
-    """Return the share of offers in which the bonus of items counts, 1 if it lifts few arms above the best without."""
-    best, n = 0, 0
-    for k in range(1, len(plain)):
-        if plain[k] > plain[best]:
-            best = k
-    for k in range(len(plain)):
-        if scores[k] > scores[best]:
-            n += 1
-    return limit_share(n, share)
+def _count_above(scores, best):  # type: ignore[no-untyped-def]
+    """Count the arms that the bonus of items lifts above the arm `best`, which is the best without it."""
+    n = 0
+    for k in range(len(scores)):
+        n += scores[k] > scores[best]
+    return n
 
 
 @njit(**_EXACT)
 def limit_share(n_lifted, share):  # type: ignore[no-untyped-def]
-    """Do the same where the bonus lifts so many arms."""
+    """Return the share of decisions in which the bonus of items counts, where it lifts so many arms."""
     return max(share, _FEW / n_lifted) if n_lifted > _FEW else 1.0
 
 

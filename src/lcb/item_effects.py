@@ -58,7 +58,6 @@ from lcb.errors import InputError, ModelError
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
 UNLIKE = 0.1  # chance that an item is unlike the others
 ALIKE, APART = 0.01, 0.25  # variance of effects that are alike, and of such an item's, as shares of that of the rewards
-_UNLIMITED: Floats = np.empty(0)
 ITEM_HORIZON = 100_000.0  # offers of an item that are still to come, for the weight of its uncertainty
 
 
@@ -289,10 +288,13 @@ def choose_by_scores(
     0
     """
     effect, variance, noise = effects
-    plain = _make_plain(len(context), item_bonus, share)
-    weighs = item_bonus * item_bonus, horizon, noise
-    first, last, limit = _load_kernels()[0](scores, means, effect, variance, *weighs, share, plain)
-    return _choose_within(limit, plain, scores, (first, last), context, uniform, effect, means)
+    weight, kernel = item_bonus * item_bonus, _load_kernels()[0]
+    first, last, limit = kernel(scores, means, effect, variance, weight, horizon, noise, share)
+    if limit == 1:
+        return Decision.best(scores, context, uniform, (first, last), effect, means)
+    plain = scores + effect
+    kernel(scores, means, effect, variance, weight, horizon, noise, 1.0)
+    return _choose_within(limit, plain, scores, context, uniform, effect, means)
 
 
 def choose_by_means(
@@ -315,32 +317,19 @@ def choose_by_classes(
 ) -> Decision:
     """Do the same for classes of these `weights` (N,), under which the arms have the `expected` rewards (N, K)."""
     effect, variance, noise = effects
-    means, scores, plain = np.empty(len(context)), np.empty(len(context)), _make_plain(len(context), item_bonus, share)
-    weighs = item_bonus * item_bonus, horizon, noise
-    kernel = _load_kernels()[1]
-    first, last, limit = kernel(weights, expected, bonus, effect, variance, *weighs, means, scores, share, plain)
-    return _choose_within(limit, plain, scores, (first, last), context, uniform, effect, means)
-
-
-def _make_plain(n_arms: int, item_bonus: float, share: float) -> Floats:
-    """Return room for the scores without the bonus of items; none if nothing limits it."""
-    return np.empty(n_arms) if share < 1 and item_bonus else _UNLIMITED
+    weighs, found = (item_bonus * item_bonus, horizon, noise, share), np.empty((3, len(context)))
+    first, last, limit = _load_kernels()[1](weights, expected, bonus, effect, variance, *weighs, found)
+    means, scores = found[0], found[1]
+    if limit == 1:
+        return Decision.best(scores, context, uniform, (first, last), effect, means)
+    return _choose_within(limit, found[2], scores, context, uniform, effect, means)
 
 
 def _choose_within(
-    limit: float,
-    plain: Floats,
-    scores: Floats,
-    bounds: tuple[int, int],
-    context: Floats,
-    uniform: float,
-    effect: Floats,
-    means: Floats,
+    limit: float, plain: Floats, scores: Floats, context: Floats, uniform: float, effect: Floats, means: Floats
 ) -> Decision:
-    """Choose by `scores` in a share `limit` of the decisions, else by the scores without the bonus of items."""
-    if limit == 1:
-        return Decision.best(scores, context, uniform, bounds, effect, means)
-    own = Decision.best(scores, context, uniform / limit if uniform < limit else 0.0, bounds, effect, means)
+    """Choose by `scores` in a share `limit` of the decisions, else by `plain`, without the bonus of items."""
+    own = Decision.best(scores, context, uniform / limit if uniform < limit else 0.0, None, effect, means)
     return own.mix(limit, Decision.best(plain, context, rescale(uniform, limit), None, effect, means), uniform)
 
 
