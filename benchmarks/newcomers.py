@@ -29,7 +29,7 @@ import argparse
 import numba
 import numpy as np
 
-from lcb._item_effects_numba import limit_share, weigh_variance
+from lcb._item_effects_numba import limit_share, weigh_lifted, weigh_variance
 from lcb.item_effects import ALIKE, APART, UNLIKE, mix_priors
 
 NOISE, N_OFFERS, N_AFTER, READERS = 0.1, 300, 300, 4000
@@ -119,9 +119,10 @@ def play(
                     if plain < 0 or score > best:
                         plain, best = i, score
             if share < 1:
-                n_lifted = 0
+                n_lifted = 0.0
                 for i in range(n):
-                    n_lifted += left[i] > 0 and scores[i] > scores[plain]
+                    if left[i] and scores[i] > scores[plain]:
+                        n_lifted += weigh_lifted(variance[i], variance[plain])
                 limit = limit_share(n_lifted, share)
                 if limit < 1 and rng.random() >= limit:
                     arm = plain

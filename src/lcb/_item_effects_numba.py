@@ -13,7 +13,7 @@ from lcb.runtime.compiled import njit
 _EXACT = {"cache": True, "nogil": True}  # sums are not reordered: equal arms get equal scores
 _RISE = 4.0  # of the rule with horizon 0
 _NOISIER = 1.5  # clicks on an item that is liked more have more noise than those on the others
-_FEW = 3  # lifted arms that may take every offer
+_FEW = 3.0  # unknown items that may take every offer
 _LOG_16_PI = float(np.log(16 * np.pi))
 
 
@@ -37,7 +37,7 @@ def add_effects_to_scores(scores, means, effect, variance, weight, horizon, nois
     for k in range(len(scores)):
         if given[k] + effect[k] > highest:
             best, highest = k, given[k] + effect[k]
-    limit = 1.0 if best == first else limit_share(_count_above(scores, best), share)
+    limit = 1.0 if best == first else _limit(scores, variance, best, share)
     if limit < 1.0:
         scores[:] = given
     return first, last, limit
@@ -77,7 +77,7 @@ def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, nois
             score = means[k] + bonus * np.sqrt(plain[k]) + effect[k]
             if score > highest:
                 best, highest = k, score
-    limit = 1.0 if best == first else limit_share(_count_above(scores, best), share)
+    limit = 1.0 if best == first else _limit(scores, variance, best, share)
     if limit < 1.0:
         for k in range(len(means)):
             plain[k] = means[k] + bonus * np.sqrt(plain[k]) + effect[k]
@@ -85,17 +85,24 @@ def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, nois
 
 
 @njit(**_EXACT)
-def _count_above(scores, best):  # type: ignore[no-untyped-def]
-    """Count the arms that the bonus of items lifts above the arm `best`, which is the best without it."""
-    n = 0
+def _limit(scores, variance, best, share):  # type: ignore[no-untyped-def]
+    """Return the share of decisions for the arms lifted above the arm `best`, which is the best without the bonus."""
+    n = 0.0
     for k in range(len(scores)):
-        n += scores[k] > scores[best]
-    return n
+        if scores[k] > scores[best]:
+            n += weigh_lifted(variance[k], variance[best])
+    return limit_share(n, share)
+
+
+@njit(**_EXACT)
+def weigh_lifted(variance, of_best):  # type: ignore[no-untyped-def]
+    """Return how far an item is unknown, from 0 to 1, beside an arm of the variance `of_best`."""
+    return 1.0 - of_best / variance if variance > of_best else 0.0
 
 
 @njit(**_EXACT)
 def limit_share(n_lifted, share):  # type: ignore[no-untyped-def]
-    """Return the share of decisions in which the bonus of items counts, where it lifts so many arms."""
+    """Return the share of decisions in which the bonus of items counts, where it lifts so many unknown arms."""
     return max(share, _FEW / n_lifted) if n_lifted > _FEW else 1.0
 
 

@@ -36,9 +36,10 @@ Many newcomers at once would take every offer.  So the bonus of items counts in 
 
     p_a     = (1 - q) [a = argmax_b mu_b + a_b + bonus sd_b] + q [a = argmax_b score_b]
     q       = 1 if n <= 3, else max(item_share, 3 / n)
+    n       = sum of 1 - Var(a_best) / Var(a_i) over the items i that the bonus puts above the best arm without it
 
-n counts the arms on offer that the bonus puts above the arm that is best without it: an item counts until it is known
-well enough, not until its first reward.  With `item_share` = 1 there is no limit.
+n counts the unknown items that would take the offer: each counts less the more is known of it, and no more when its
+bonus does not lift it above the best one.  With `item_share` = 1 there is no limit.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class OneNumber:
 
 
 N_NEW = 30
-EFFECTS = ArmEffects(np.r_[0.5, 0.49, np.full(N_NEW, 0.3)], np.r_[1e-4, 1e-4, np.full(N_NEW, 0.04)], 0.2)
+EFFECTS = ArmEffects(np.r_[0.5, 0.49, np.full(N_NEW, 0.3)], np.r_[0.0, 0.0, np.full(N_NEW, 0.04)], 0.2)
 ARMS = np.full((2 + N_NEW, 2), 0.1)
 
 
@@ -121,6 +121,14 @@ def test_an_item_counts_until_it_is_known_not_until_its_first_reward() -> None:
     one = bandit.choose(bandit.start(), ARMS, np.random.default_rng(0), ArmEffects(*tried, 0.2))
     assert one.distribution is not None
     assert one.distribution[2:].sum() == pytest.approx(SHARE)
+
+
+def test_an_item_counts_less_the_more_is_known_of_it() -> None:
+    variance = np.r_[0.02, np.full(8, 0.04)]  # 8 (1 - 0.02 / 0.04) = 4
+    effects = ArmEffects(np.r_[0.31, np.full(8, 0.3)], variance, 0.2)
+    bandit = LearnedClasses(POINT, item_bonus=1.0, item_share=SHARE)
+    one = bandit.choose(bandit.start(), ARMS[:9], np.random.default_rng(0), effects)
+    np.testing.assert_allclose(one.distribution, np.r_[0.25, np.full(8, 0.75 / 8)])
 
 
 def test_draws_have_the_probabilities_that_they_say() -> None:
