@@ -135,3 +135,24 @@ def test_an_operator_sets_the_share_and_a_log_without_it_has_no_limit(opened: An
     spec = RecommenderSpec("lcb", "learned-classes").complete(RecommenderSpec.from_json(before))
     assert "item_share" not in spec.settings
     assert spec.make(item_worlds.models(), 2, None).item_share == 1.0  # type: ignore[attr-defined]
+
+
+def test_a_log_from_before_the_limit_keeps_its_rule_and_verifies(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of such a log have no `item_share`."""
+    complete = RecommenderSpec.complete
+
+    def complete_as_before(self: RecommenderSpec, known: RecommenderSpec | None) -> RecommenderSpec:
+        spec = complete(self, known)
+        return replace(spec, settings={name: value for name, value in spec.settings.items() if name != "item_share"})
+
+    with monkeypatch.context() as before:
+        before.setattr(RecommenderSpec, "complete", complete_as_before)
+        inside = opened()
+    assert "item_share" not in inside.service.world.state.recommenders["lcb"].settings
+    add_newcomers(inside)
+    inside.decide("ann")
+    inside.crash()  # the program of now
+    places = np.array([is_new(id) for id in inside.service.world.state.catalogue.ids])
+    for user in ("ann", "bob"):
+        assert np.array(inside.decide(user)["distribution"])[places].sum() == pytest.approx(1.0)
+    check(inside, 3)
