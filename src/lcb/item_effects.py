@@ -295,7 +295,7 @@ def choose_by_scores(
         return Decision.best(scores, context, uniform, (first, last), effect, means)
     plain = scores + effect
     kernel(scores, means, effect, variance, weight, horizon, noise, 1.0)
-    return _choose_within(limit, plain, scores, context, uniform, effect, means)
+    return _choose_within(limit, plain, scores, (first, last), context, uniform, effect, means)
 
 
 def choose_by_means(
@@ -323,14 +323,21 @@ def choose_by_classes(
     means, scores = found[0], found[1]
     if limit == 1:
         return Decision.best(scores, context, uniform, (first, last), effect, means)
-    return _choose_within(limit, found[2], scores, context, uniform, effect, means)
+    return _choose_within(limit, found[2], scores, (first, last), context, uniform, effect, means)
 
 
 def _choose_within(
-    limit: float, plain: Floats, scores: Floats, context: Floats, uniform: float, effect: Floats, means: Floats
+    limit: float,
+    plain: Floats,
+    scores: Floats,
+    bounds: tuple[int, int],
+    context: Floats,
+    uniform: float,
+    effect: Floats,
+    means: Floats,
 ) -> Decision:
     """Choose by `scores` in a share `limit` of the decisions, else by `plain`, without the bonus of items."""
-    own = Decision.best(scores, context, uniform / limit if uniform < limit else 0.0, None, effect, means)
+    own = Decision.best(scores, context, uniform / limit if uniform < limit else 0.0, bounds, effect, means)
     return own.mix(limit, Decision.best(plain, context, rescale(uniform, limit), None, effect, means), uniform)
 
 
