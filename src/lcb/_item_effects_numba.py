@@ -1,6 +1,7 @@
 """The scores of arms with item effects, compiled: one pass in place of many NumPy calls.
 
-`weight` is item_bonus squared; `horizon` and `noise` are those of `lcb.item_effects`.
+`weight` is item_bonus squared; `horizon`, `noise` and `share` are those of `lcb.item_effects`.  Both functions return
+the first and the last of the best arms, and the share of decisions in which the bonus of items counts.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from lcb.runtime.compiled import njit
 _EXACT = {"cache": True, "nogil": True}  # sums are not reordered: equal arms get equal scores
 _RISE = 4.0  # of the rule with horizon 0
 _NOISIER = 1.5  # clicks on an item that is liked more have more noise than those on the others
+_FEW = 3.0  # unknown items that may take every offer
 _LOG_16_PI = float(np.log(16 * np.pi))
 
 
 @njit(**_EXACT)
-def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise):  # type: ignore[no-untyped-def]
-    """Add effects to `scores`, means plus a bonus; return the first and the last of the best arms."""
+def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise, share):  # type: ignore[no-untyped-def]
+    """Add effects to `scores`, means plus a bonus; if the bonus of items is limited, `scores` stay as they were."""
     level = _average(variance, weight, horizon)
+    limited = share < 1.0 and weight > 0.0
+    given = scores.copy() if limited else scores
     for k in range(len(scores)):
         own = weigh_variance(variance[k], level, weight, horizon, noise)
         if own > 0.0:
@@ -26,12 +30,26 @@ def add_effects_to_scores(scores, means, effect, variance, weight, horizon, nois
             scores[k] = means[k] + effect[k] + np.sqrt(bonus * bonus + own)
         else:
             scores[k] += effect[k]
-    return _find_bounds(scores)
+    first, last = _find_bounds(scores)
+    if not limited:
+        return first, last, 1.0
+    best, highest = first, given[first] + effect[first]
+    for k in range(len(scores)):
+        if given[k] + effect[k] > highest:
+            best, highest = k, given[k] + effect[k]
+    limit = 1.0 if best == first else _limit(scores, variance, best, share)
+    if limit < 1.0:
+        scores[:] = given
+    return first, last, limit
 
 
 @njit(**_EXACT)
-def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, means, scores):  # type: ignore[no-untyped-def]
-    """Set `means` and `scores` of arms of `expected` (N, K) under classes of weights `w`; return the same."""
+def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, share, found):  # type: ignore[no-untyped-def]
+    """Set `found` to the means and scores of arms of `expected` (N, K) under classes of weights `w`, (3, K).
+
+    The last row has the scores without the bonus of items, if that is limited.
+    """
+    means, scores, plain = found[0], found[1], found[2]
     level = _average(variance, weight, horizon)
     for k in range(len(means)):
         means[k] = w[0] * expected[0, k]
@@ -44,12 +62,48 @@ def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, nois
         for h in range(1, len(w)):
             apart = expected[h, k] - means[k]
             spread += w[h] * (apart * apart)
+        plain[k] = spread
         own = weigh_variance(variance[k], level, weight, horizon, noise)
         if own > 0.0:
             scores[k] = means[k] + effect[k] + np.sqrt(bonus * bonus * spread + own)
         else:
             scores[k] = means[k] + bonus * np.sqrt(spread) + effect[k]
-    return _find_bounds(scores)
+    first, last = _find_bounds(scores)
+    if not (share < 1.0 and weight > 0.0):
+        return first, last, 1.0
+    best, highest = first, means[first] + bonus * np.sqrt(plain[first]) + effect[first]
+    for k in range(len(means)):
+        if scores[k] > highest:  # without the bonus it is not higher
+            score = means[k] + bonus * np.sqrt(plain[k]) + effect[k]
+            if score > highest:
+                best, highest = k, score
+    limit = 1.0 if best == first else _limit(scores, variance, best, share)
+    if limit < 1.0:
+        for k in range(len(means)):
+            plain[k] = means[k] + bonus * np.sqrt(plain[k]) + effect[k]
+    return first, last, limit
+
+
+@njit(**_EXACT)
+def _limit(scores, variance, best, share):  # type: ignore[no-untyped-def]
+    """Return the share of decisions for the arms lifted above the arm `best`, which is the best without the bonus."""
+    n = 0.0
+    for k in range(len(scores)):
+        if scores[k] > scores[best]:
+            n += weigh_lifted(variance[k], variance[best])
+    return limit_share(n, share)
+
+
+@njit(**_EXACT)
+def weigh_lifted(variance, of_best):  # type: ignore[no-untyped-def]
+    """Return how far an item is unknown, from 0 to 1, beside an arm of the variance `of_best`."""
+    return 1.0 - of_best / variance if variance > of_best else 0.0
+
+
+@njit(**_EXACT)
+def limit_share(n_lifted, share):  # type: ignore[no-untyped-def]
+    """Return the share of decisions in which the bonus of items counts, where it lifts so many unknown arms."""
+    return max(share, _FEW / n_lifted) if n_lifted > _FEW else 1.0
 
 
 @njit(**_EXACT)

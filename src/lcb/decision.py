@@ -90,6 +90,15 @@ class Decision:
             return Decision(*mixed)
         return Decision(*mixed, effects.item(arm), means.item(arm), effects, means)
 
+    def mix(self, share: float, other: Decision, uniform: float) -> Decision:
+        """Return this decision if `uniform` is below `share`, else `other`, with the probabilities of the mixture."""
+        assert self.distribution is not None
+        assert other.distribution is not None
+        one = self if uniform < share else other
+        distribution = share * self.distribution + (1 - share) * other.distribution
+        beside = one.at_random, one.advice, one.effect, one.mean, one.effects, one.means
+        return Decision(one.arm, distribution.item(one.arm), one.x, distribution, *beside)
+
     def with_effects(self, effects: Floats, means: Floats) -> Decision:
         """Return a copy with the item effects and the expected rewards of the features of all arms, (K,) each."""
         arm = self.arm

@@ -31,6 +31,15 @@ certain reward for which it would not be worth a try; an item that is known from
 is for clicks, which have more noise on an item that is liked more than on the others.  With `item_horizon` = 0, as in
 logs written before there was one, l_i is 1 + 4 log(Var(a_i) / mean of Var over the arms on offer), at least 1.  The
 reward then teaches the user's bandit r - a_i, the effect that the decision used.
+
+Many newcomers at once would take every offer.  So the bonus of items counts in a share q of the offers only:
+
+    p_a     = (1 - q) [a = argmax_b mu_b + a_b + bonus sd_b] + q [a = argmax_b score_b]
+    q       = 1 if n <= 3, else max(item_share, 3 / n)
+    n       = sum of 1 - Var(a_best) / Var(a_i) over the items i that the bonus puts above the best arm without it
+
+n counts the unknown items that would take the offer: each counts less the more is known of it, and no more when its
+bonus does not lift it above the best one.  With `item_share` = 1 there is no limit.
 """
 
 from __future__ import annotations
@@ -44,7 +53,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lcb.arrays import Floats, Index
-from lcb.decision import Decision
+from lcb.decision import Decision, rescale
 from lcb.errors import InputError, ModelError
 
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
@@ -269,25 +278,31 @@ def choose_by_scores(
     effects: ArmEffects,
     item_bonus: float,
     horizon: float,
+    share: float,
     context: Floats,
     uniform: float,
 ) -> Decision:
     """Choose the best arm with item effects; `scores` without them are `means` plus a bonus, (K,) each, overwritten.
 
     >>> effects = ArmEffects(np.zeros(2), np.full(2, 0.16))  # 0.2 + sqrt(0.3^2 + 0.4^2) against 0.2 + 0.4
-    >>> choose_by_scores(np.array([0.5, 0.2]), np.array([0.2, 0.2]), effects, 1.0, 0.0, np.eye(2), uniform=0.5).arm
+    >>> choose_by_scores(np.array([0.5, 0.2]), np.array([0.2, 0.2]), effects, 1.0, 0.0, 1.0, np.eye(2), uniform=0.5).arm
     0
     """
     effect, variance, noise = effects
-    bounds = _load_kernels()[0](scores, means, effect, variance, item_bonus * item_bonus, horizon, noise)
-    return Decision.best(scores, context, uniform, bounds, effect, means)
+    weight, kernel = item_bonus * item_bonus, _load_kernels()[0]
+    first, last, limit = kernel(scores, means, effect, variance, weight, horizon, noise, share)
+    if limit == 1:
+        return Decision.best(scores, context, uniform, (first, last), effect, means)
+    plain = scores + effect
+    kernel(scores, means, effect, variance, weight, horizon, noise, 1.0)
+    return _choose_within(limit, plain, scores, (first, last), context, uniform, effect, means)
 
 
 def choose_by_means(
-    means: Floats, effects: ArmEffects, item_bonus: float, horizon: float, context: Floats, uniform: float
+    means: Floats, effects: ArmEffects, item_bonus: float, horizon: float, share: float, context: Floats, uniform: float
 ) -> Decision:
     """Do the same where the expected rewards of the features, (K,), are certain or their bonus is 0."""
-    return choose_by_scores(means.copy(), means, effects, item_bonus, horizon, context, uniform)
+    return choose_by_scores(means.copy(), means, effects, item_bonus, horizon, share, context, uniform)
 
 
 def choose_by_classes(
@@ -297,25 +312,48 @@ def choose_by_classes(
     effects: ArmEffects,
     item_bonus: float,
     horizon: float,
+    share: float,
     context: Floats,
     uniform: float,
 ) -> Decision:
     """Do the same for classes of these `weights` (N,), under which the arms have the `expected` rewards (N, K)."""
     effect, variance, noise = effects
-    means, scores = np.empty(len(context)), np.empty(len(context))
-    weighs = item_bonus * item_bonus, horizon, noise
-    bounds = _load_kernels()[1](weights, expected, bonus, effect, variance, *weighs, means, scores)
-    return Decision.best(scores, context, uniform, bounds, effect, means)
+    weighs, found = (item_bonus * item_bonus, horizon, noise, share), np.empty((3, len(context)))
+    first, last, limit = _load_kernels()[1](weights, expected, bonus, effect, variance, *weighs, found)
+    means, scores = found[0], found[1]
+    if limit == 1:
+        return Decision.best(scores, context, uniform, (first, last), effect, means)
+    return _choose_within(limit, found[2], scores, (first, last), context, uniform, effect, means)
+
+
+def _choose_within(
+    limit: float,
+    plain: Floats,
+    scores: Floats,
+    bounds: tuple[int, int],
+    context: Floats,
+    uniform: float,
+    effect: Floats,
+    means: Floats,
+) -> Decision:
+    """Choose by `scores` in a share `limit` of the decisions, else by `plain`, without the bonus of items."""
+    own = Decision.best(scores, context, uniform / limit if uniform < limit else 0.0, bounds, effect, means)
+    return own.mix(limit, Decision.best(plain, context, rescale(uniform, limit), None, effect, means), uniform)
+
+
+Kernel = Callable[..., tuple[int, int, float]]
 
 
 @cache
-def _load_kernels() -> tuple[Callable[..., tuple[int, int]], Callable[..., tuple[int, int]]]:
+def _load_kernels() -> tuple[Kernel, Kernel]:
     from lcb._item_effects_numba import add_effects_to_scores, score_by_classes
 
     return add_effects_to_scores, score_by_classes
 
 
-def check_item_bonus(item_bonus: float, item_horizon: float) -> None:
+def check_item_bonus(item_bonus: float, item_horizon: float, item_share: float) -> None:
+    if not 0 <= item_share <= 1:
+        raise InputError(f"item_share={item_share}; it is a share of the offers and must lie in [0, 1]")
     for name, value in (("item_bonus", item_bonus), ("item_horizon", item_horizon)):
         if not 0 <= value < np.inf:
             raise InputError(f"{name}={value}; it must be a finite number, at least 0")

@@ -294,6 +294,7 @@ def test_a_recommender_says_whether_it_uses_effects() -> None:
     assert spec.item_effects
     assert spec.settings["item_bonus"] == 1.0
     assert spec.settings["item_horizon"] == 100_000.0
+    assert spec.settings["item_share"] == 0.2
     assert RecommenderSpec.from_json(spec.to_json()) == spec
     assert not RecommenderSpec("lcb", "thompson").complete(None).item_effects
     old = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb"}')

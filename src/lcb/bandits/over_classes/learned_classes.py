@@ -59,6 +59,7 @@ class LearnedClasses:
     uniform: float = 0.0
     item_bonus: float = 0.0  # weight of the uncertainty of item effects
     item_horizon: float = ITEM_HORIZON  # offers of an item that are still to come
+    item_share: float = 1.0  # of offers that many newcomers may take by this bonus
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", replace(self.models, arms=None, arm_sigma2=None))
@@ -67,9 +68,10 @@ class LearnedClasses:
     @cached_property
     def _rule(self) -> PersonalClasses | PosteriorMean:
         bonus = self.models.provenance.get("bonus", _DEFAULT_BONUS) if self.bonus is None else self.bonus
+        of_items = self.item_bonus, self.item_horizon, self.item_share
         if self.models.personal:
-            return PersonalClasses(self.models, bonus, self.uniform, self.item_bonus, self.item_horizon)
-        return PosteriorMean(self.models, self.uniform, bonus, self.item_bonus, self.item_horizon)
+            return PersonalClasses(self.models, bonus, self.uniform, *of_items)
+        return PosteriorMean(self.models, self.uniform, bonus, *of_items)
 
     @cached_property
     def _log_likelihood(self) -> Floats:

@@ -56,9 +56,10 @@ class PersonalClasses(UncertainClasses):
     uniform: float = 0.0
     item_bonus: float = 0.0  # weight of the uncertainty of item effects
     item_horizon: float = ITEM_HORIZON  # offers of an item that are still to come
+    item_share: float = 1.0  # of offers that many newcomers may take by this bonus
 
     def __post_init__(self) -> None:
-        check_item_bonus(self.item_bonus, self.item_horizon)
+        check_item_bonus(self.item_bonus, self.item_horizon, self.item_share)
         if self.models.covariance is None:
             raise InputError(
                 "the models have no covariance, which PersonalClasses needs; learn them with the learner 'personal', "
@@ -85,7 +86,8 @@ class PersonalClasses(UncertainClasses):
         if effects is None:
             decision = Decision.best(scores, context, rest)
         else:
-            decision = choose_by_scores(scores, means, effects, self.item_bonus, self.item_horizon, context, rest)
+            weighs = self.item_bonus, self.item_horizon, self.item_share
+            decision = choose_by_scores(scores, means, effects, *weighs, context, rest)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:

@@ -48,9 +48,10 @@ class PosteriorMean:
     bonus: float = 0.0
     item_bonus: float = 0.0  # weight of the uncertainty of item effects
     item_horizon: float = ITEM_HORIZON  # offers of an item that are still to come
+    item_share: float = 1.0  # of offers that many newcomers may take by this bonus
 
     def __post_init__(self) -> None:
-        check_item_bonus(self.item_bonus, self.item_horizon)
+        check_item_bonus(self.item_bonus, self.item_horizon, self.item_share)
         if not 0 <= self.bonus < np.inf:
             raise InputError(f"bonus={self.bonus}; it must be a finite number, at least 0")
         if not 0 <= self.uniform <= 1:
@@ -82,7 +83,7 @@ class PosteriorMean:
     def _choose_with(
         self, effects: ArmEffects, state: Floats, context: Floats, uniform: float, expected: Floats | None = None
     ) -> Decision:
-        weighs = self.item_bonus, self.item_horizon
+        weighs = self.item_bonus, self.item_horizon, self.item_share
         if not self.bonus or len(context) == 1:
             mean, _ = self._moments(state, context)
             return choose_by_means(mean, effects, *weighs, context, uniform)

@@ -120,7 +120,8 @@ def _find_parts(world: World, user: User, model: int, body: events.DecisionBody)
     taken, learned = body.taken[0], world.state.item_effects(model)
     bandit, _ = world.state.bandit(user.recommender, model)
     left = body.on_offer()
-    unlikely = taken.propensity < 1 / len(left)  # only the uniform share could draw it
+    p = taken.full_distribution(body.n_arms)[left]
+    unlikely = taken.propensity < 1 / len(left) and taken.propensity <= p.min()  # only the uniform share could draw it
     if taken.effect is None or taken.mean is None or learned is None or user.state is None or unlikely:
         return None
     if body.listed or body.chosen is not None or user.state is LOST or not isinstance(bandit, SCORED):

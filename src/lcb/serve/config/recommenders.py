@@ -27,6 +27,7 @@ Range = tuple[float, float]
 TEACH = ("auto", "everyone", "callers")
 UNIFORM = 0.01  # of a recommender that is new in a log, if its settings do not say
 ITEM_BONUS = 1.0  # the same; people who come later gain by what is learned about an item
+ITEM_SHARE = 0.2  # the same; of offers that many newcomers may take
 
 _TRIAL = LatentModels(np.full(2, 0.5), np.eye(2), np.ones(2)).with_covariance(np.tile(np.eye(2), (2, 1, 1)))
 
@@ -141,7 +142,7 @@ class RecommenderSpec:
         defaults = {name: value for name, value in default_settings(self.bandit).items() if name != "uniform"}
         effects = self.can_use_effects if self.item_effects is None else self.item_effects
         if effects:
-            defaults["item_bonus"] = ITEM_BONUS
+            defaults |= {"item_bonus": ITEM_BONUS, "item_share": ITEM_SHARE}
         return replace(
             self,
             settings={**defaults, **self.settings},
