@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.log.watchers import Watchers
 from lcb.serve.observe.metrics import Metrics
+from lcb.serve.pages import study
 from lcb.serve.pages.sessions import DAY, SIGNED_IN, SIGNED_OUT, Sessions, digest_of
+from lcb.serve.pages.study import Study
 from lcb.serve.web.gauges import read_counts
 from lcb.storage.store.base import Key, Row
 from support.inside import Inside, fold_log, sqlite
@@ -177,3 +180,18 @@ def test_learning_that_could_not_begin_begins_with_the_next_event(
     assert (n_begun, n_failures, inside.service.journal.broken) == (0, 0, None)
     inside.items({"id": "new", "x": [1.0, 0.0]})
     assert n_begun == 1
+
+
+def test_a_study_that_missed_a_visitor_reads_the_log_again(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = Study(SimpleNamespace(service=inside.service))  # type: ignore[arg-type]
+    results.finished = {}
+    visitor = "study-" + "0123456789abcdef" * 2
+    inside.decide(visitor, arms=ARMS, decision_id="d1")
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(study, "_add_if_finished", fail)
+    inside.reward("d1", 1.0)
+    assert inside.service.watchers.n_failed == {"Study._watch": 1}
+    assert (results.finished, inside.service.journal.broken) == (None, None)
