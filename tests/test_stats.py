@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcb.errors import EventError, InputError
-from lcb.stats import StatsBuilder, UserStats, n_packed
+from lcb.stats import StatsBuilder, UserStats, add_row, add_rows, n_packed
 
 
 def some_rows(seed=0, n=200, n_users=7, d=3):
@@ -131,3 +131,11 @@ def test_statistics_taken_are_in_c_order():  # in Fortran order EM takes a fifth
     taken = stats.take([2, 0])
     assert taken.packed.flags.c_contiguous
     np.testing.assert_array_equal(taken.packed, stats.packed[:, [2, 0]])
+
+
+def test_several_rewards_at_one_x_are_added_as_each_alone():
+    rng = np.random.default_rng(0)
+    packed, x, rewards = rng.random((9, n_packed(4))), rng.normal(size=4), rng.normal(size=9)
+    found = add_rows(packed, x, rewards)
+    for i in range(9):
+        assert found[i].tobytes() == add_row(packed[i], x, float(rewards[i])).tobytes()

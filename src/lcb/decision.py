@@ -165,8 +165,9 @@ def check_reward(reward: float) -> None:
 
 def check_rewards(rewards: Floats) -> None:
     """Do the same for many rewards."""
-    for reward in rewards.tolist():
-        check_reward(reward)
+    wrong = np.flatnonzero(~(np.abs(rewards) <= LARGEST))
+    if len(wrong):
+        check_reward(float(rewards[wrong[0]]))
 
 
 def check_context(context: ArrayLike, n_features: int) -> Floats:

@@ -48,6 +48,14 @@ def add_row(packed: Floats, x: Floats, reward: float) -> Floats:
     return packed + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))
 
 
+def add_rows(packed: Floats, x: Floats, rewards: Floats) -> Floats:
+    """Do the same as `add_row` with each of several rewards at one x, to statistics (n, p), with the same bits."""
+    rows, columns = upper(len(x))
+    n, products = len(rewards), x[rows] * x[columns]
+    added = (np.tile(products, (n, 1)), rewards[:, None] * x, (rewards * rewards)[:, None], np.ones((n, 1)))
+    return np.asarray(packed + np.concatenate(added, axis=1))
+
+
 @dataclass(frozen=True, eq=False)
 class UserStats:
     """The statistics of many users, one column each.

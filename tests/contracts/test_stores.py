@@ -23,7 +23,7 @@ from lcb.storage.store import migrate
 from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, Store
 from lcb.storage.store.open_store import open_store
 
-NEWEST = migrate.migrations("sqlite")[-1][0]
+NEWEST = {store: migrate.migrations(store)[-1][0] for store in ("sqlite", "postgres")}
 
 
 class Place:
@@ -440,6 +440,10 @@ def version(place: Place) -> int:
     return place.run("pragma user_version" if place.inline else "select max(version) from lcb_schema")[0][0]
 
 
+def newest(place: Place) -> int:
+    return NEWEST["sqlite" if place.inline else "postgres"]
+
+
 def test_a_newer_schema_is_refused(place: Place) -> None:
     place.open()
     place.run("pragma user_version = 9" if place.inline else "insert into lcb_schema values(9)")
@@ -449,8 +453,12 @@ def test_a_newer_schema_is_refused(place: Place) -> None:
 
 def later(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
     known = migrate.migrations
-    more = list(enumerate(texts, start=NEWEST + 1))
-    monkeypatch.setattr(migrate, "migrations", lambda store: [*known(store), *more])
+
+    def add(store: str) -> list[tuple[int, str]]:
+        there = known(store)
+        return [*there, *enumerate(texts, start=there[-1][0] + 1)]
+
+    monkeypatch.setattr(migrate, "migrations", add)
 
 
 def test_a_migration_adds_to_an_older_store(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +466,7 @@ def test_a_migration_adds_to_an_older_store(place: Place, monkeypatch: pytest.Mo
     later(monkeypatch, "create table more(x integer); insert into more values(1)", "insert into more values(2)")
     assert [one.id for one in place.open().events(0)] == ["a"]
     assert place.run("select x from more order by x") == [(1,), (2,)]
-    assert version(place) == NEWEST + 2
+    assert version(place) == newest(place) + 2
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,7 +475,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch:
         later(patch, "create table more(x integer)", "insert into nowhere values(1)")
         with pytest.raises(StoreError):
             place.open()
-    assert version(place) == NEWEST
+    assert version(place) == newest(place)
     assert [one.id for one in place.open().events(0)] == ["a"]
 
 
@@ -529,7 +537,7 @@ def test_a_migration_killed_midway_leaves_the_old_schema(place: Place) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert done.returncode == 9, done.stderr
-    assert version(place) == NEWEST
+    assert version(place) == newest(place)
     assert [one.id for one in place.open().events(0)] == ["a"]
     place.run("create table more(x integer)")  # it is not there
 
@@ -551,7 +559,7 @@ def test_stores_opened_at_once_on_nothing_make_one(place: Place) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert version(place) == NEWEST
+    assert version(place) == newest(place)
 
 
 def test_no_address_or_error_tells_the_password(postgres_url: str, postgres_database: str) -> None:

@@ -100,3 +100,19 @@ def test_without_a_rewrite_of_the_tables_the_person_is_left_in_free_space(
     monkeypatch.setitem(globals(), "ROUNDS", 30)  # more than what is written meanwhile overwrites
     with pytest.raises(AssertionError, match="hits are left"):
         drill(new_postgres_database, tmp_path, (protection,), within=2.5)
+
+
+def test_a_service_killed_right_after_an_erasure_finishes_it_when_it_is_started_again(
+    new_postgres_database: str, tmp_path: Path
+) -> None:
+    url = new_postgres_database
+    with serving(tmp_path, store=url, without=("scrubbing",)) as server, server.client() as http:
+        send(server, 10)
+        assert http.delete(f"/v1/users/{NAME}").status_code == 200
+        server.kill()
+    assert hits(url, NAME), "the test sees nothing"
+    with serving(tmp_path, store=url):
+        until = time.monotonic() + WITHIN
+        while left := hits(url, NAME):
+            assert time.monotonic() < until, f"{sum(left.values())} hits are left"
+            time.sleep(0.1)

@@ -48,6 +48,18 @@ class PosteriorBandit(DescribedBandit, Protocol):
     def weights(self, state: Floats) -> Floats: ...
 
 
+class LogPosteriorBandit(PosteriorBandit, Protocol):
+    """One whose state is the log posterior over the classes."""
+
+    def update_many(self, states: Floats, x: Floats, rewards: Floats, effects: Floats) -> Floats: ...
+
+
+class StatisticsBandit(PosteriorBandit, Protocol):
+    """One with the trait `keeps_statistics`."""
+
+    def weights_of_many(self, states: Floats) -> Floats: ...
+
+
 @runtime_checkable
 class Revisable(Protocol):
     """A bandit that can change a reward that its state already includes, even if others came after it."""

@@ -233,7 +233,9 @@ class Service:
         try:
             while True:
                 erasure = Erasure(self.world, user, self.archive, self.now(), self.new_id, by)
-                if self.world.state.compacted is not None or (self.archive is not None and self.archive.is_dir()):
+                has_archive = self.archive is not None and self.archive.is_dir()
+                large = not self.store.inline or self.world.loader.is_large(user, self.world.seq)
+                if large or has_archive or self.world.state.compacted is not None:
                     await asyncio.to_thread(erasure.begin, self.store)
                 try:
                     return await self._erase(erasure)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import LOSSES, GeneralizedThompson
 from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
+from lcb.stats import add_rows
 
 SHAPES = [(1, 1, 1), (2, 3, 7), (5, 6, 100), (9, 2, 4), (33, 4, 5), (12, 130, 3)]  # classes, features, users
 
@@ -56,3 +58,16 @@ def test_a_reward_that_is_not_a_number_is_refused(make: Any) -> None:
     bandit = make(build_models(np.random.default_rng(2), 2, 2))
     with pytest.raises(InputError, match="reward is nan"):
         bandit.update_many(np.array([bandit.start()] * 2), np.eye(2), np.array([1.0, np.nan]), np.zeros(2))
+
+
+@pytest.mark.parametrize("personal", [False, True])
+def test_the_weights_of_learned_classes_for_many_are_those_for_each(personal: bool) -> None:
+    rng = np.random.default_rng(3)
+    for n_classes, d, n_users in SHAPES[:-1]:
+        covariance = np.tile(0.1 * np.eye(d), (n_classes, 1, 1)) if personal else None
+        bandit = LearnedClasses(build_models(rng, n_classes, d, covariance=covariance, personal=personal))
+        states = np.array([bandit.start()] * n_users)
+        for _ in range(5):
+            states = add_rows(states, rng.random(d), rng.random(n_users))
+        each = np.array([bandit.weights(state) for state in states])
+        np.testing.assert_allclose(bandit.weights_of_many(states), each, rtol=1e-12, atol=1e-15)

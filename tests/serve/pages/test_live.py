@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from lcb.demo.readers import KINDS
+from lcb.serve.audit import trail
+from lcb.serve.events import Actor
 from lcb.serve.pages.live import Live, _quantile
 from support.http_inside import inside
 from support.news_front import front, read
@@ -120,3 +122,27 @@ def test_the_chart_of_the_classes_is_made_once_a_version(tmp_path):
 @pytest.mark.parametrize(("times", "q", "ms"), [([], 0.5, None), ([0] * 14, 0.5, None), ([1] + [0] * 13, 0.99, 1.0)])
 def test_a_quantile_is_as_fine_as_the_buckets(times, q, ms):
     assert _quantile(times, q) == ms
+
+
+def test_a_dashboard_that_missed_events_counts_anew_and_reads_the_trail_again(tmp_path, monkeypatch):
+    async def drill(live, clock, app, client):
+        await read(client, SPORT, 3)
+        clock.now += 1
+        assert live.read_state(0)["rates"]
+        with monkeypatch.context() as patch:
+            patch.setattr(live, "_count_waiting", fail)
+            await app.service.record("a test", Actor("ann", "127.0.0.1"))
+        assert app.service.journal.broken is None
+        assert app.service.watchers.n_failed["Live.watch_audit"] == 1
+        state = live.read_state(0)
+        assert state["rates"] == state["ctr"] == []
+        assert state["audit"] == trail.read_trail(app.service.store, 20)[::-1]
+        assert any("a test" in str(entry) for entry in state["audit"])
+        await read(client, SPORT, 3)
+        clock.now += 1
+        assert live.read_state(0)["rates"] == [{"t": clock.now - 1, "decisions": 4, "rewards": 3}]
+
+    def fail():
+        raise MemoryError
+
+    watched(tmp_path, drill)

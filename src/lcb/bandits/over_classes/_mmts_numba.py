@@ -67,6 +67,15 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
 
 
 @njit(**COMPILED)
+def weights_of_many(states, terms, weights):  # type: ignore[no-untyped-def]
+    """Set `weights` (B, N) to those of each of `states` (B, p)."""
+    n, d = terms[1].shape
+    roots, scaled = np.empty((n, d, d)), np.empty((n, d))
+    for i in range(len(states)):
+        posterior(states[i], terms, weights[i], roots, scaled)
+
+
+@njit(**COMPILED)
 def _cholesky(root):  # type: ignore[no-untyped-def]
     """Factor in place; only the lower triangle is read and written."""
     d = len(root)

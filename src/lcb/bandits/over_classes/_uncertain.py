@@ -25,6 +25,14 @@ class UncertainClasses:
         """Return the posterior probability of each class, (N,)."""
         return self._posterior(state)[0]
 
+    def weights_of_many(self, states: Floats) -> Floats:
+        """Return the same for many states, (B, N); the last bits may differ."""
+        from lcb.bandits.over_classes._mmts_numba import weights_of_many
+
+        weights = np.empty((len(states), len(self.models.beta)))
+        weights_of_many(lay_out(states), self._terms, weights)
+        return weights
+
     def means(self, state: Floats) -> Floats:
         """Return the expected weights of the user in each class, (N, d)."""
         _, roots, scaled = self._posterior(state)

@@ -86,6 +86,12 @@ class LearnedClasses:
             return self._rule.weights(state)
         return np.exp(self._log_weights(state))
 
+    def weights_of_many(self, states: Floats) -> Floats:
+        """Return the same for many states, (B, N); the last bits may differ."""
+        if isinstance(self._rule, PersonalClasses):
+            return self._rule.weights_of_many(states)
+        return np.exp(self._log_weights_of_many(states))
+
     def scores(self, state: Floats, context: Floats) -> Floats:
         """Return the expected reward plus the bonus of each arm, (K,)."""
         return self._rule.scores(self._state_of_rule(state), context)

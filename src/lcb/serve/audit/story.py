@@ -53,7 +53,7 @@ def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = Ma
     steps: dict[str, StoryStep] = {}
     found: dict[str, tuple[int, Floats]] = {}  # versions and posteriors
     last = WARMUP
-    for row, body, user in world.fold.walk(rows, in_runs=True):
+    for row, body, user in world.fold.walk(rows):
         if row.kind == "decision":
             model = last = row.model or WARMUP
             parts = _find_parts(world, user, model, body)

@@ -24,7 +24,7 @@ class Canaries:
     def start(self) -> None:
         """Start inside the event loop; the verdict may have been reached before a crash."""
         if self.service.settings.learning.canary or self.service.world.state.canary is not None:
-            self.service.watchers.watch_batches(self._watch, events.KINDS)
+            self.service.watchers.watch_batches(self._watch, events.KINDS, self._end_if_due)
             self._end_if_due()
 
     async def stop(self) -> None:

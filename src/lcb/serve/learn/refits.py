@@ -44,7 +44,7 @@ class Refits:
         service.world.mixtures.keeps_starts = True
 
     def start(self) -> None:
-        self.service.watchers.watch_batches(self._watch, ("leave", "erased leave"))
+        self.service.watchers.watch_batches(self._watch, ("leave", "erased leave"), self.begin_if_due)
         self.begin_if_due()
 
     async def stop(self) -> None:

@@ -57,7 +57,7 @@ class Retraining:
         self._pause = 0.0  # time on the monotonic clock before which no job starts automatically
 
     def start(self) -> None:
-        self.service.watchers.watch_batches(self._watch, ("decision", "reward"))
+        self.service.watchers.watch_batches(self._watch, ("decision", "reward"), self._begin_if_free)
         self._begin_if_due()
 
     async def stop(self) -> None:
@@ -119,6 +119,9 @@ class Retraining:
         return [name for name, rule in rules.items() if rule in closed]
 
     def _watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
+        self._begin_if_free()
+
+    def _begin_if_free(self) -> None:
         if self._task is None:
             self._begin_if_due()
 

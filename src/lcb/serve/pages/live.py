@@ -38,18 +38,29 @@ class Live:
 
     def __init__(self, app: App, visitors: Visitors, clock: Callable[[], float] = time.time) -> None:
         self.app, self.service, self.visitors, self.clock = app, app.service, visitors, clock
+        self._begin_counts()
+        self._size = (float("-inf"), 0)
+        self._classes: tuple[int, dict[str, Any]] | None = None
+        self._audit: deque[dict[str, Any]] | None = self._read_audit()  # None: to be read again, an entry was missed
+        self.service.watchers.watch_batches(self.watch, ("decision", "reward"), self._begin_counts)
+        self.service.watchers.watch(self.watch_audit, {"erase", *trail.KINDS}, self._begin_again)
+
+    def _begin_counts(self) -> None:
+        """Count from now on, as after a start; after an error counts may lack events."""
         self._rates: deque[list[float]] = deque(maxlen=_SECONDS)  # second, decisions, rewards
         self._clicks: OrderedDict[tuple[float, str, int], list[float]] = OrderedDict()  # -> decisions, sum of rewards
         self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # seq of a decision -> its point
-        self._size = (float("-inf"), 0)
-        self._classes: tuple[int, dict[str, Any]] | None = None
-        self._items = ItemBoard(app.service)
-        entries = trail.read_trail(self.service.store, _MOST_AUDIT)
-        self._audit: deque[dict[str, Any]] = deque(reversed(entries), maxlen=_MOST_AUDIT)  # newest first
+        self._items = ItemBoard(self.service)
         self._waiting: list[Batch] = []  # decisions and rewards to count
         self._n_waiting = 0
-        self.service.watchers.watch_batches(self.watch, ("decision", "reward"))
-        self.service.watchers.watch(self.watch_audit, {"erase", *trail.KINDS})
+
+    def _read_audit(self) -> deque[dict[str, Any]]:
+        """Read the newest entries of the audit trail, newest first."""
+        return deque(reversed(trail.read_trail(self.service.store, _MOST_AUDIT)), maxlen=_MOST_AUDIT)
+
+    def _begin_again(self) -> None:
+        self._begin_counts()
+        self._audit = None  # read again
 
     def watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
         """Keep events until somebody looks; counting many together costs half."""
@@ -60,7 +71,7 @@ class Live:
 
     def watch_audit(self, row: Row, body: Any) -> None:
         self._count_waiting()  # keep nothing of an erased user
-        if row.kind in trail.KINDS:
+        if row.kind in trail.KINDS and self._audit is not None:
             self._audit.appendleft(trail.describe_action(row, body))
 
     def _count_waiting(self) -> None:
@@ -107,6 +118,8 @@ class Live:
         now = self.clock()
         self._count_waiting()
         self._get_second(now)
+        if self._audit is None:
+            self._audit = self._read_audit()
         world, journal, store = self.service.world, self.service.journal, self.service.store
         listed = versions.list_versions(world, self.app.retraining)
         trouble = journal.broken or journal.trouble

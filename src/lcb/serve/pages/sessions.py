@@ -1,6 +1,7 @@
 """Sessions of operators: random ids that end after a day, at sign-out, or when their key is revoked.
 
-The log has a SHA-256 of each id, in its audit events, so that replicas agree and a restart ends no session.
+The log has a SHA-256 of each id, in its audit events, so that replicas agree and a restart ends no session.  If an
+event could not be noted, which may have been a sign-out, no session is valid until the log is read again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import hashlib
 import secrets
 from typing import Any
 
+import structlog
+
+from lcb.errors import StoreError
 from lcb.serve import events
 from lcb.serve.service import Service
 from lcb.serve.web.keys import Keyring
@@ -33,14 +37,27 @@ class Sessions:
         self.service, self.keyring = service, keyring
         self._open: dict[bytes, tuple[bytes, float]] = {}  # digest -> that of the key, end; the oldest first
         self._rates = RateLimits(service.settings.limits.sign_ins, "limits.sign_ins", seconds=400, what=_WHAT)
+        self._in_doubt = True
         self.load()
-        service.watchers.watch(self._watch, ("audit",))
+        service.watchers.watch(self._watch, ("audit",), self._doubt)
 
     def load(self) -> None:
         """Read the sessions of the last day from the log."""
-        newest = self.service.store.newest_of_service(("audit",), self.service.world.seq)
+        newest, self._open = self.service.store.newest_of_service(("audit",), self.service.world.seq), {}
         for row in reversed(newest):
             self._watch(row, events.decode(row.kind, row.body))
+        self._in_doubt = False
+
+    def _doubt(self) -> None:
+        self._in_doubt = True
+
+    def _settle_doubt(self) -> None:
+        """Read the log again if an event was missed."""
+        if self._in_doubt:
+            try:
+                self.load()
+            except StoreError as error:
+                structlog.get_logger("lcb.serve").warning("sessions could not be read; none is valid", error=str(error))
 
     def _watch(self, row: Row, body: Any) -> None:
         if body.session is None:
@@ -72,17 +89,21 @@ class Sessions:
     async def end(self, session: str, by: events.Actor) -> None:
         """End a session; any other text ends nothing."""
         digest = digest_of(session)
-        if digest in self._open:
+        self._settle_doubt()
+        if digest in self._open or self._in_doubt:
             await self.service.record(SIGNED_OUT, by, session=digest)
 
     def find(self, session: str | None) -> Key | None:
         """Return the key that a session was begun with; None if the session has ended or never was."""
-        found = None if session is None else self._open.get(digest_of(session))
-        if found is None:
+        if session is None:
+            return None
+        self._settle_doubt()
+        found = self._open.get(digest_of(session))
+        if found is None or self._in_doubt:
             return None
         key, until = found
         left = until - self.service.now()
         if not 0 < left <= DAY + _CLOCKS_DIFFER:  # later: the clock was ahead when it began
-            self._forget(digest_of(session or ""))
+            self._forget(digest_of(session))
             return None
         return self.keyring.find(key)

@@ -63,17 +63,21 @@ class Study:
         self.running = self.done = 0
         self._loading, self._places = asyncio.Lock(), asyncio.Semaphore(_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.service.watchers.watch(self._watch, ("reward", "erase"))
+        self.service.watchers.watch(self._watch, ("reward", "erase"), self._forget)
         self._log = structlog.get_logger("lcb.serve")
 
     def _watch(self, row: Row, body: Any) -> None:
         if row.kind == "erase":
-            self.finished = self._coming = None  # read again
+            self._forget()
         elif row.user is not None and _is_of_study(row.user):
             user = self.service.world.user(row.user)
             for kept in (self.finished, self._coming):
                 if kept is not None and user is not None:
                     _add_if_finished(kept, row.user, user)
+
+    def _forget(self) -> None:
+        """Let the log be read again."""
+        self.finished = self._coming = None
 
     async def load(self) -> Finished:
         """Return all visitors who have finished; the log is read once."""

@@ -1,5 +1,6 @@
-"""Erasure of a user whose events are partly archived: files of the archive are rewritten like the events of the log.
+"""Erasure of a user in log and archive: files of the archive are rewritten like the events of the log.
 
+What stays of a long history is found before the transaction of the erasure, which takes only events that came since.
 The new files are on disk before the `erase` event is in the log, and take their places after it: if the process is
 ended in between, `Archive.settle` finishes.
 """
@@ -14,7 +15,7 @@ from lcb.errors import StoreUnavailable
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody, ErasedBase
 from lcb.serve.event_ids import event_id
-from lcb.serve.log.erasure import build_erasure
+from lcb.serve.log.erasure import Remains
 from lcb.serve.retain.archive import Archive, build_missing, read_archived_base
 from lcb.serve.retain.base import build_base, digest_base_row
 from lcb.serve.state.world import World
@@ -44,28 +45,40 @@ class Erasure:
         self.at, self.name, self.by = at, new_id(), by
         self.base: CompactBody | None = None
         self.archived: list[tuple[Row, Seal]] = []
+        self._remains = Remains(world)
         self._prepared: list[Path] = []
         self._held = ExitStack()
 
     def begin(self, store: Store) -> None:
-        """Read what the archive has of the user, and write its files without them."""
-        self.base = read_archived_base(store, self.folder)
-        if self.base is None or not any(row.seq <= self.base.upto for row in store.events_of(self.user, 0)):
-            return
-        archive = self._open(self.base.upto)
+        """Find what stays of the user's events; read what the archive has of them, and write its files without them."""
+        upto = self.world.seq  # later events may rest on models that are not applied here
         try:
-            self._held.enter_context(archive.erasing())
-            archive.settle(store)
-            self.archived = archive.sealed_events_of(self.user)
-            self._check_there(store)
-            rewrites, _ = build_erasure(
-                self.world, [row for row, _ in self.archived], self.at, lambda: self.name, self.by
-            )
-            digests = {row.seq: digest_erased(row, seal) for row, seal in self.archived}
-            self._prepared = archive.prepare_erasure(self.name, {one.seq: (one, digests[one.seq]) for one in rewrites})
+            self.base = read_archived_base(store, self.folder)
+            if self.base is not None and store.events_of(self.user, 0, self.base.upto):
+                self._rewrite_archive(store, self.base.upto)
+            self._take(store.events_of(self.user, 0, upto))
         except BaseException:
             self.abandon()
             raise
+
+    def _rewrite_archive(self, store: Store, upto: int) -> None:
+        archive = self._open(upto)
+        self._held.enter_context(archive.erasing())
+        archive.settle(store)
+        self.archived = archive.sealed_events_of(self.user)
+        self._check_there(store)
+        self._take([])
+        digests = {row.seq: digest_erased(row, seal) for row, seal in self.archived}
+        files = {one.seq: (one, digests[one.seq]) for one in self._remains.rewrites}
+        self._prepared = archive.prepare_erasure(self.name, files)
+
+    def _take(self, rows: list[Row]) -> None:
+        """Find what stays of the archived events and of `rows`, the events of the log."""
+        there = {row.seq for row, _ in self.archived}
+        whole = [row for row, _ in self.archived] + [row for row in rows if row.seq not in there and row.kind != BASE]
+        if not self._remains.continues_in(whole):
+            self._remains = Remains(self.world)
+        self._remains.take(whole[len(self._remains.taken) :])
 
     def _check_there(self, store: Store) -> None:
         """Raise StoreUnavailable if the archive does not have what the store says: the two are of different times."""
@@ -87,9 +100,8 @@ class Erasure:
         now = read_base(store)
         if (0 if now is None else now.upto) != (0 if self.base is None else self.base.upto):
             raise Compacted
-        there = {row.seq for row, _ in self.archived}
-        whole = [row for row, _ in self.archived] + [row for row in rows if row.seq not in there and row.kind != BASE]
-        rewrites, event = build_erasure(self.world, whole, self.at, lambda: self.name, self.by)
+        self._take(rows)
+        rewrites, event = self._remains.rewrites, self._remains.build_event(self.at, self.name, self.by)
         if self.base is None:
             return rewrites, event
         here = {row.seq: row for row in rows}

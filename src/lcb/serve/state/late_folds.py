@@ -62,19 +62,19 @@ class LateFolds:
         world = self._world
         return world.cache.is_over or sum(map(len, world.histories.values())) > _MOST_HELD
 
-    def change_residual(self, user: User, row: Row, body: events.RewardBody, item: str) -> tuple[int, float]:
+    def change_residual(self, row: Row, body: events.RewardBody, item: str) -> tuple[int, float]:
         """Return what a changed reward adds to the count and the sum of its item, before `put_off` is called."""
         world, name = self._world, row.user
         assert name is not None
         if not world.fold.state.counts_users:  # each reward counts, as it was logged
-            return world.fold.find_residual(body, (0, 0.0), user)
+            return world.fold.find_residual(body, (0, 0.0), (0, 0.0))
         own = self._own.get(name)
         if own is None:
             if name not in world.histories:  # kept for the fold
                 world.histories[name] = world.loader.read_events(name, 0, world.seq)
             own = self._own[name] = OwnRewards(world.fold, world.histories[name])
         n, mean = own.weigh(item)
-        own.change(row, body)
+        own.take(row, body)
         n_after, mean_after = own.weigh(item)
         return n_after - n, mean_after - mean
 

@@ -308,7 +308,7 @@ class World:
         if not first:
             if self.late.allowed and not self._decides_canary(user):
                 if item is not None:
-                    self.items.add(item, self.late.change_residual(user, row, body, item))
+                    self.items.add(item, self.late.change_residual(row, body, item))
                 return self.late.put_off(user, row)
             user = self.late.fold_again(row.user, user, row)
         else:
@@ -320,7 +320,7 @@ class World:
             if user.settled != settled:
                 self.count_settled(user.model, user.settled, 1)
         if item is not None:
-            self.items.add(item, self.fold.find_residual(body, added, user))
+            self.items.add(item, self.fold.find_residual(body, added, weigh_own(user.residuals, item)))
         self._compare_canary(user, row.seq)
 
     def _compare_canary(self, user: User, seq: int) -> None:

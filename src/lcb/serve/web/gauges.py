@@ -33,6 +33,8 @@ def read_counts(service: Service) -> Iterator[Counts]:
     yield "lcb_rules", "Decisions under a rule; none: refused, no arm was left.", "rule", service.decisions.n_ruled
     words = "Elements of batches by outcome; the batch itself is one request."
     yield "lcb_batch_elements", words, "outcome", service.n_in_batches
+    words = "Errors of parts that are told of events; the state and the answers are right."
+    yield "lcb_watcher_errors", words, "watcher", service.watchers.n_failed
     ended = Counter({PROMOTED: 0, WITHDRAWN: 0})
     ended.update(one.outcome for one in service.world.state.canaries if one.outcome in (PROMOTED, WITHDRAWN))
     yield "lcb_canaries", "Canaries of the log by how they ended.", "outcome", ended

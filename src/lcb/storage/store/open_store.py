@@ -10,7 +10,7 @@ def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
     """Open the SQLite file at a path, or the PostgreSQL database at a postgresql:// address.
 
     `serve` takes the lock that lets one process serve an SQLite file, and refuses a schema that lcb did not make,
-    and indexes that lack events.
+    and indexes that lack events.  What erasures left in files because their process was ended is removed.
     """
     store = _open(url, create, serve)
     changes = store.find_changes_of_schema() if serve else []
@@ -33,7 +33,10 @@ def _open(url: str, create: bool, serve: bool) -> Store:
     if url.startswith(("postgresql://", "postgres://")):
         from lcb.storage.store.postgres.store import Postgres
 
-        return Postgres(url, create=create)
+        store = Postgres(url, create=create)
+        if serve:
+            store.finish_erasures()
+        return store
     if "://" in url:
         raise StoreError(f"store {url.split('://')[0]}://...; give the path of a file, or postgresql://user@host/name")
     from lcb.storage.store.sqlite.store import SQLite

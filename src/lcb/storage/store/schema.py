@@ -9,7 +9,7 @@ from pathlib import Path
 from lcb.errors import StoreUnavailable
 from lcb.storage.store import migrate
 
-_OF_POSTGRES = "('event', 'snapshot', 'key', 'head', 'archived')"
+_OF_POSTGRES = "('event', 'snapshot', 'key', 'head', 'archived', 'unscrubbed')"
 ADDED_ON_POSTGRES = f"""
     select 'trigger ' || tgname || ' was added on ' || relname from pg_trigger join pg_class on pg_class.oid = tgrelid
     where not tgisinternal and pg_table_is_visible(tgrelid) and relname in {_OF_POSTGRES}

@@ -10,7 +10,7 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, count_decision
-from lcb.bandits.traits import DescribedBandit, PosteriorBandit, keeps_posterior
+from lcb.bandits.traits import DescribedBandit, LogPosteriorBandit, keeps_posterior
 from lcb.errors import InputError
 from lcb.serve import events
 from lcb.serve.config.settings import READER
@@ -18,12 +18,12 @@ from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import to_decision
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.service_state import ServiceState
-from lcb.serve.state.users import LOST, WARMUP, User, add_own, weigh_own
+from lcb.serve.state.users import LOST, WARMUP, User, add_own
 from lcb.stats import add_row, n_packed
 from lcb.storage.store.base import Row
 
 SETTLED = 0.9  # a user is settled once the posterior of one class reaches this
-_LOG_SETTLED = math.log(SETTLED)
+LOG_SETTLED = math.log(SETTLED)
 FEWEST = 3  # rewards; fewer are folded faster one by one
 
 
@@ -69,11 +69,11 @@ class UserFold:
                 self.step(user, row, body, counts[slot_of_reward(row.id)] if row.kind == "reward" else 0.0)
         return user
 
-    def walk(self, rows: Iterable[Row], *, in_runs: bool = False) -> Iterator[tuple[Row, Any, User]]:
+    def walk(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Any, User]]:
         """Yield a user's events in order, each with its body and the user after it.
 
-        For each changed reward all earlier events are folded again.  With `in_runs`, changed rewards that follow one
-        another have the user after the last of them, from one fold.
+        After changed rewards all earlier events are folded again.  Those that follow one another have the user after
+        the last of them, from one fold.
         """
         user: User | None = None
         past: list[Row] = []
@@ -89,14 +89,11 @@ class UserFold:
             if row.kind == "base":
                 user = User.unpack(body.user)
                 continue
-            if changed and in_runs:
+            if changed:
                 run.append((row, body))
                 continue
-            if changed:
-                user = self._fold_anew(past)
-            else:
-                user = user or self.start(body.recommender, row.model or WARMUP, row.seq)
-                self.step(user, row, body, getattr(body, "reward", 0.0))
+            user = user or self.start(body.recommender, row.model or WARMUP, row.seq)
+            self.step(user, row, body, getattr(body, "reward", 0.0))
             yield row, body, user
         if run:
             user = self._fold_anew(past)
@@ -132,8 +129,8 @@ class UserFold:
             _, bodies, states = zip(*members, strict=True)
             x = np.frombuffer(b"".join([body.x for body in bodies])).reshape(len(members), -1)
             rewards = [body.reward for body in bodies]
-            if _has_log_posterior(bandit) and bandit.models.levels is not None:
-                rewards = [_clip_to_levels(bandit, reward) for reward in rewards]
+            if has_log_posterior(bandit) and bandit.models.levels is not None:
+                rewards = [clip_to_levels(bandit, reward) for reward in rewards]
             effects = np.array([body.effect or 0.0 for body in bodies])
             after = update_many(np.concatenate(states).reshape(len(members), -1), x, np.array(rewards), effects)
         except (UnreadableModels, InputError):  # told when the event itself is applied
@@ -143,21 +140,13 @@ class UserFold:
 
     def step(self, user: User, row: Row, body: Any, reward: float) -> None:
         """Apply one event to its user; `reward` is the final reward of the event's slot."""
+        self.count(user, row, body)
         if row.kind == "leave":
-            user.left = row.seq if body.last == user.seq else user.left
-            user.seq = row.seq
             return
-        user.seq, user.left = row.seq, 0
         if row.kind == "decision":
-            shown = body.taken if body.chosen is None else body.shown
-            user.n_decisions += len(shown)
-            if not self.state.is_pinned(user.recommender):
-                if body.recommender == user.recommender:
-                    user.model = row.model or WARMUP
-            elif (own := self._own_bandit(user, row, body)) is not None:
-                user.state = count_decisions(*own, shown)
+            if self.state.is_pinned(user.recommender) and (own := self._own_bandit(user, row, body)) is not None:
+                user.state = count_decisions(*own, body.taken if body.chosen is None else body.shown)
             return
-        user.n_rewards += 1
         user.reward_sum += reward
         if body.mean is not None and self.state.counts_users and self.is_teaching(row, body):
             user.residuals = add_own(user.residuals, body.item, reward - body.mean)
@@ -171,11 +160,25 @@ class UserFold:
             if known is not None and known[0] is state:
                 user.state = known[1]
             else:
-                user.state = bandit.update(state, to_decision(body), _clip_to_levels(bandit, reward))
-            if not _has_log_posterior(bandit):
+                user.state = bandit.update(state, to_decision(body), clip_to_levels(bandit, reward))
+            if not has_log_posterior(bandit):
                 self._note_settled(user)
-            elif not user.settled and max(user.state.tolist()) >= _LOG_SETTLED:
+            elif not user.settled and max(user.state.tolist()) >= LOG_SETTLED:
                 user.settled = user.n_decisions
+
+    def count(self, user: User, row: Row, body: Any) -> None:
+        """Do the part of `step` that does not depend on what rewards are: counts, model version, departure."""
+        if row.kind == "leave":
+            user.left = row.seq if body.last == user.seq else user.left
+            user.seq = row.seq
+            return
+        user.seq, user.left = row.seq, 0
+        if row.kind == "decision":
+            user.n_decisions += len(body.taken if body.chosen is None else body.shown)
+            if body.recommender == user.recommender and not self.state.is_pinned(user.recommender):
+                user.model = row.model or WARMUP
+        elif body.before is None:
+            user.n_rewards += 1
 
     def _note_settled(self, user: User) -> None:
         """Note the decisions of a user whose statistics have made one class probable, under the version last used."""
@@ -211,16 +214,18 @@ class UserFold:
         """Whether a reward moves the effect of its item: its decision had effects, and its user teaches."""
         return body.mean is not None and self.is_teaching(row, body)
 
-    def find_residual(self, body: events.RewardBody, before: tuple[int, float], after: User) -> tuple[int, float]:
+    def find_residual(
+        self, body: events.RewardBody, before: tuple[int, float], after: tuple[int, float]
+    ) -> tuple[int, float]:
         """Return what a reward adds to the count and the sum of its item.
 
-        `before` is what the user's rewards for the item had added so far. In logs of earlier versions each counts.
+        `before` and `after` are what the user's rewards for the item add (`weigh_own`), without and with this one.  In
+        logs of earlier versions each reward counts.
         """
         if not self.state.counts_users:
             assert body.residual is not None
             return body.residual
-        n, mean = weigh_own(after.residuals, body.item or "")
-        return n - before[0], mean - before[1]
+        return after[0] - before[0], after[1] - before[1]
 
     def _own_bandit(self, user: User, row: Row, body: Any) -> tuple[DescribedBandit, Floats] | None:
         """Return the bandit that updates the user's own state, and that state.
@@ -256,14 +261,14 @@ def count_decisions(bandit: Bandit, state: Floats, arms: list[events.ChosenArm])
     return state
 
 
-def _has_log_posterior(bandit: DescribedBandit) -> TypeGuard[PosteriorBandit]:
+def has_log_posterior(bandit: DescribedBandit) -> TypeGuard[LogPosteriorBandit]:
     """Whether the state is the log posterior over the classes."""
     return keeps_posterior(bandit) and not bandit.traits.keeps_statistics
 
 
-def _clip_to_levels(bandit: DescribedBandit, reward: float) -> float:
+def clip_to_levels(bandit: DescribedBandit, reward: float) -> float:
     """Clip a reward to the two levels of Bernoulli models, which cannot use values outside them."""
-    if _has_log_posterior(bandit) and bandit.models.levels is not None:
+    if has_log_posterior(bandit) and bandit.models.levels is not None:
         low, high = bandit.models.levels
         return min(max(reward, low), high)
     return reward

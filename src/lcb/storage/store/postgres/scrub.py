@@ -8,6 +8,9 @@ took; VACUUM FULL writes the table and its indexes anew, and locks the table mea
     VACUUM FULL                     of the tables if they are small (REWRITE_BYTES), and of pg_statistic
 
 Larger tables are left to the operator, with a line in the operational log.
+
+The transaction of an erasure writes a row into `unscrubbed`; it is deleted once this is done, or left to the operator.
+If the process is ended before, or fails, the next start of a service or a replica that runs finds the row and goes on.
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ import threading
 from contextlib import suppress
 
 from lcb.errors import StoreError
-from lcb.storage.store.postgres.connections import Address, Connection, Error
+from lcb.storage.store.postgres.connections import Address, Connection, Error, lock_number, read_one
 
 REWRITE_BYTES = 64 << 20  # tables and indexes; rewriting as much locks them for about a second
+NOTE = "insert into unscrubbed values(%s)"
 _TABLES = ("event", "snapshot")
 _QUIET_SECONDS = 0.5  # erasures that come together are removed together
 _PAUSE_SECONDS = 60.0  # between two rewrites
+_LOOK_SECONDS = 60.0  # between two looks for erasures that another process has not finished
+_MOST_LOOK_SECONDS = 3600.0  # the pause doubles with each failure
 _PAUSES = (1, 1, 2, 4, 8, 16, 32, 64)  # seconds before VACUUM is tried again
 _VACUUM_SECONDS = 600
 _REWRITE_LIMITS = {"statement_timeout": "2s", "lock_timeout": "200ms"}  # requests wait that long at most
@@ -31,13 +37,24 @@ _CANCEL_SECONDS = 2.0
 _ADVICE = "run in a quiet hour: VACUUM FULL event, snapshot, pg_statistic"
 
 
+class Scrubbing:
+    """The part of a store that finishes erasures."""
+
+    _scrubber: Scrubber
+
+    def finish_erasures(self) -> None:
+        """Finish what ended processes have not, in the background until the store is closed."""
+        self._scrubber.watch()
+
+
 class Scrubber:
-    """Vacuums after erasures; `start` returns at once."""
+    """Vacuums after erasures; `start` and `watch` return at once."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._asked = self._running = False
+        self._asked = self._running = self._watching = False
+        self._n_failed = 0  # in a row
         self._closed = threading.Event()
         self._connection: Connection | None = None
         self._log = logging.getLogger("lcb.storage")
@@ -48,6 +65,17 @@ class Scrubber:
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="lcb-scrub", daemon=True).start()
+
+    def watch(self) -> None:
+        """Finish the erasures that other processes began and did not finish, from now on until `close`."""
+        if not self._watching:
+            self._watching = True
+            threading.Thread(target=self._watch, name="lcb-scrub-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        self.start()
+        while not self._closed.wait(min(_LOOK_SECONDS * 2**self._n_failed, _MOST_LOOK_SECONDS)):
+            self.start()
 
     def close(self) -> None:
         self._closed.set()
@@ -66,33 +94,52 @@ class Scrubber:
             try:
                 with self._address.connect() as self._connection:
                     if not self._closed.is_set():
-                        self._scrub(self._connection)
+                        self._finish(self._connection)
             except (Error, StoreError) as error:
                 if not self._closed.is_set():
+                    self._n_failed += 1
                     words = error.diag.message_primary if isinstance(error, Error) else error
                     self._log.warning("erased rows are left in the data files (%s); %s", words, _ADVICE)
             finally:
                 self._connection = None
             pause = _PAUSE_SECONDS if self._asked else 0.0
 
-    def _scrub(self, connection: Connection) -> None:
+    def _finish(self, connection: Connection) -> None:
+        """Remove what the erasures of which there is a row have left, unless another process does."""
+        found = [seq for (seq,) in connection.execute("select seq from unscrubbed").fetchall()]
+        if not found:
+            self._n_failed = 0
+            return
+        if not read_one(connection, "select pg_try_advisory_lock(%s)", (lock_number("scrub"),))[0]:
+            with self._lock:
+                self._asked = True  # the other one may have begun before the last erasure, or may be ended
+            return
+        done = self._scrub(connection)
+        self._n_failed = 0 if done else self._n_failed + 1
+        if done:
+            connection.execute("delete from unscrubbed where seq = any(%s)", (found,))
+
+    def _scrub(self, connection: Connection) -> bool:
+        """Vacuum and rewrite; False if rows are left that a later try may remove."""
         connection.limit = _VACUUM_SECONDS
         _set_limits(connection, {"statement_timeout": f"{_VACUUM_SECONDS}s", "lock_timeout": f"{_VACUUM_SECONDS}s"})
         if not self._vacuum(connection):
-            self._log.warning("erased rows are left: an older transaction may still read them; %s", _ADVICE)
-            return
+            if not self._closed.is_set():
+                self._log.warning("erased rows are left: an older transaction may still read them; %s", _ADVICE)
+            return False
         size = f"select {' + '.join(f'''pg_total_relation_size('{table}')''' for table in _TABLES)}"
-        n_bytes = int(connection.execute(size).fetchall()[0][0])
+        n_bytes = int(read_one(connection, size)[0])
         if n_bytes > REWRITE_BYTES:
             self._log.warning(
                 "erased rows are left in free space of the data files: %d MB are too much to rewrite while serving; %s",
                 n_bytes >> 20,
                 _ADVICE,
             )
-            return
+            return True
         _set_limits(connection, _REWRITE_LIMITS)
         for table in (*_TABLES, "pg_statistic"):
             self._rewrite(connection, table)
+        return True
 
     def _vacuum(self, connection: Connection) -> bool:
         """Vacuum until no dead event is left; False if some stay, or the store is closed."""

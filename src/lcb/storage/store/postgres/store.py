@@ -51,7 +51,7 @@ from lcb.storage.store.postgres.connections import (
     read_one,
 )
 from lcb.storage.store.postgres.retention import PostgresRetention
-from lcb.storage.store.postgres.scrub import Scrubber
+from lcb.storage.store.postgres.scrub import NOTE, Scrubber, Scrubbing
 from lcb.storage.store.schema import ADDED_ON_POSTGRES, HAS_TRIGGERS, WATCH, build_changed
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 
@@ -85,7 +85,7 @@ _BLOCK, _MIGRATION_SECONDS = 2000, 600
 Statement = tuple[str, Sequence[object]]
 
 
-class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
+class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
     """A store in the database at a postgresql:// address; its tables are created if missing."""
 
     inline = False
@@ -103,8 +103,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
         self.damaged = set()
         self._pool = ConnectionPool(self._address)
         self._scrubber = Scrubber(self._address)
-        self._leading: set[Connection] = set()
-        self._closed = False
+        self._closed, self._leading = False, set[Connection]()
         try:
             self._address.check_sessions()
         except Error as error:
@@ -285,6 +284,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
                 connection,
                 (_REWRITE, list_columns([(*one[:4], one.digest or digests[one.seq]) for one in rewrites])),
                 ("delete from snapshot where name = %s", (USER_SNAPSHOTS + user,)),
+                (NOTE, (head.seq + 1,)),
                 *((forget, one) for one in ids),
                 *self._insert([event]),
             )

@@ -71,7 +71,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self._files: OpenFiles | None = None
         self._folder = FolderWatch(self.path.parent)
         self._gone = False  # the last check found a file removed or replaced, or another server
-        self._unscrubbed = False  # erased rows are still in the write-ahead log
+        self._unscrubbed = serve  # erased rows are, or from before may be, still in the write-ahead log
         self._salts = Salts()
         self._head = Head(-1, None)  # after the last append
         self.damaged = set()
