@@ -15,8 +15,8 @@ from support.item_worlds import MEAN, add_version
 def test_items_are_listed_by_appeal_and_newcomers_rise_or_fall(tmp_path: Path) -> None:
     with Inside(sqlite(tmp_path / "lcb.db"), item_worlds.settings()) as inside:
         board = ItemBoard(inside.service)
-        inside.service.watchers.watch(
-            lambda row, body: board.count_all([([row], [body], inside.wall)]), ("decision", "reward")
+        inside.service.watchers.watch_batches(
+            lambda rows, bodies: board.count_all([(rows, bodies, inside.wall)]), ("decision", "reward"), lambda: None
         )
         assert board.describe() == []  # before there is a version with effects
         known = {f"old{i}": 0.2 + 0.01 * i for i in range(12)}

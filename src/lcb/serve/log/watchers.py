@@ -6,6 +6,7 @@ the watcher makes up for what it missed: `missed` is called, and with each later
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ Watcher = Callable[[Row, Any], None]
 BatchWatcher = Callable[[Sequence[Row], Sequence[Any]], None]
 
 
-class _Watching:
+class _Watching(ABC):
     """A watcher, the kinds of events that it wants, and how it makes up for events that it missed."""
 
     def __init__(self, watcher: Watcher | BatchWatcher, kinds: Collection[str], missed: Callable[[], None]) -> None:
@@ -27,8 +28,9 @@ class _Watching:
         self.name = getattr(watcher, "__qualname__", type(watcher).__name__)
         self.has_missed = False
 
+    @abstractmethod
     def tell(self, rows: Sequence[Row], bodies: Sequence[Any], came: set[str]) -> None:
-        raise NotImplementedError
+        """Tell the watcher of the events that it wants; `came` are the kinds of all."""
 
 
 class _OfEach(_Watching):
