@@ -74,7 +74,7 @@ class Scrubber:
 
     def _watch(self) -> None:
         self.start()
-        while not self._closed.wait(min(_LOOK_SECONDS * 2**self._n_failed, _MOST_LOOK_SECONDS)):
+        while not self._closed.wait(min(_LOOK_SECONDS * 2 ** min(self._n_failed, 10), _MOST_LOOK_SECONDS)):
             self.start()
 
     def close(self) -> None:
