@@ -13,23 +13,23 @@ import typer
 from typer.main import get_command
 
 from lcb.cli.commands.algorithms import algorithms
-from lcb.cli.commands.compact import compact
 from lcb.cli.commands.compare_learners import compare_learners
-from lcb.cli.commands.config import config
 from lcb.cli.commands.demo import demo
 from lcb.cli.commands.evaluate import evaluate
 from lcb.cli.commands.import_log import import_log
-from lcb.cli.commands.keys import keys
 from lcb.cli.commands.learn import learn
-from lcb.cli.commands.log import log
-from lcb.cli.commands.models import models
 from lcb.cli.commands.report import report
 from lcb.cli.commands.reproduce import list_options, reproduce
-from lcb.cli.commands.serve import serve
+from lcb.cli.commands.service.compact import compact
+from lcb.cli.commands.service.config import config
+from lcb.cli.commands.service.keys import keys
+from lcb.cli.commands.service.log import log
+from lcb.cli.commands.service.models import models
+from lcb.cli.commands.service.serve import serve
+from lcb.cli.commands.service.study import study
+from lcb.cli.commands.service.trials import trials
 from lcb.cli.commands.show import show
 from lcb.cli.commands.simulate import simulate
-from lcb.cli.commands.study import study
-from lcb.cli.commands.trials import trials
 from lcb.cli.commands.tune import tune
 from lcb.errors import InputError
 from lcb.experiments import EXPERIMENTS, load_experiment

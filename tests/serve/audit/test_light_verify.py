@@ -8,7 +8,7 @@ import sys
 HEAVY = ("numba", "pyarrow", "structlog")
 SCRIPT = f"""
 import sys
-import lcb.cli.commands.log
+import lcb.cli.commands.service.log
 import lcb.serve.audit.verify
 import lcb.serve.retain.folder
 print([name for name in {HEAVY!r} if name in sys.modules])

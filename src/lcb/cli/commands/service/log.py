@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.commands.compact import ArchiveOption
+from lcb.cli.commands.service.compact import ArchiveOption
 from lcb.cli.options import JSONOption
 from lcb.cli.output import build_table, check_output, get_console, write_json
 from lcb.cli.settings import open_existing_store
