@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
-_EXACT = {"cache": True, "nogil": True}  # sums are not reordered: equal arms get equal scores
+_CHECKED = EXACT | {"error_model": "python"}  # a division by 0 is an error
 _RISE = 4.0  # of the rule with horizon 0
 _NOISIER = 1.5  # clicks on an item that is liked more have more noise than those on the others
 _FEW = 3.0  # unknown items that may take every offer
 _LOG_16_PI = float(np.log(16 * np.pi))
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def add_effects_to_scores(scores, means, effect, variance, weight, horizon, noise, share):  # type: ignore[no-untyped-def]
     """Add effects to `scores`, means plus a bonus; if the bonus of items is limited, `scores` stay as they were."""
     level = _average(variance, weight, horizon)
@@ -43,7 +43,7 @@ def add_effects_to_scores(scores, means, effect, variance, weight, horizon, nois
     return first, last, limit
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, share, found):  # type: ignore[no-untyped-def]
     """Set `found` to the means and scores of arms of `expected` (N, K) under classes of weights `w`, (3, K).
 
@@ -84,7 +84,7 @@ def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, nois
     return first, last, limit
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def _limit(scores, variance, best, share):  # type: ignore[no-untyped-def]
     """Return the share of decisions for the arms lifted above the arm `best`, which is the best without the bonus."""
     n = 0.0
@@ -94,19 +94,19 @@ def _limit(scores, variance, best, share):  # type: ignore[no-untyped-def]
     return limit_share(n, share)
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def weigh_lifted(variance, of_best):  # type: ignore[no-untyped-def]
     """Return how far an item is unknown, from 0 to 1, beside an arm of the variance `of_best`."""
     return 1.0 - of_best / variance if variance > of_best else 0.0
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def limit_share(n_lifted, share):  # type: ignore[no-untyped-def]
     """Return the share of decisions in which the bonus of items counts, where it lifts so many unknown arms."""
     return max(share, _FEW / n_lifted) if n_lifted > _FEW else 1.0
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def _average(variance, weight, horizon):  # type: ignore[no-untyped-def]
     """Return the mean of the variances, which the rule with horizon 0 needs; else 0."""
     total = 0.0
@@ -116,7 +116,7 @@ def _average(variance, weight, horizon):  # type: ignore[no-untyped-def]
     return total / len(variance)
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def weigh_variance(variance, level, weight, horizon, noise):  # type: ignore[no-untyped-def]
     """Return the square of the bonus of an item of this variance, among arms of the mean variance `level`."""
     own = weight * variance
@@ -127,7 +127,7 @@ def weigh_variance(variance, level, weight, horizon, noise):  # type: ignore[no-
     return own
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def square_index(s):  # type: ignore[no-untyped-def]
     """Return the square of what Gittins' index of a normal arm adds to its mean, in standard deviations.
 
@@ -148,7 +148,7 @@ def square_index(s):  # type: ignore[no-untyped-def]
     return psi * psi
 
 
-@njit(**_EXACT)
+@njit(**_CHECKED)
 def _find_bounds(scores):  # type: ignore[no-untyped-def]
     """Return the first and the last arm of the best score; that of a score that is not a number, if there is one."""
     first = last = 0

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
-_FAST = {"contract", "reassoc", "nnan", "nsz"}  # sums may be reordered, to vectorise them; infinities are kept
-COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": _FAST}
 GAUSSIAN, BERNOULLI, SQUARE = 0, 1, 2  # kinds of loss that update the weights of classes
 _LOWEST = -700.0  # exp of anything lower is slow, and taken as 0
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def dot(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(len(a)):
@@ -20,7 +18,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def arm_scores(context, weights, scores):  # type: ignore[no-untyped-def]
     """Set scores[k] = weights . x_k; return the highest."""
     best = -np.inf
@@ -33,7 +31,7 @@ def arm_scores(context, weights, scores):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def pick_uniform(uniform, share, n_arms):  # type: ignore[no-untyped-def]
     """Return a uniform arm with probability `share`, else -1, and then an independent uniform number."""
     if uniform < share:
@@ -41,7 +39,7 @@ def pick_uniform(uniform, share, n_arms):  # type: ignore[no-untyped-def]
     return -1, (uniform - share) / (1 - share)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
     """Return an arm with the best score, as `Decision.best` does; ties are drawn uniformly."""
     ties = 0.0
@@ -55,7 +53,7 @@ def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def pick_softmax(scores, best, temperature, uniform):  # type: ignore[no-untyped-def]
     """Draw an arm in proportion to exp(score / temperature); overwrites `scores`."""
     total = 0.0
@@ -65,7 +63,7 @@ def pick_softmax(scores, best, temperature, uniform):  # type: ignore[no-untyped
     return pick(scores, uniform * total)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def pick(p, wanted):  # type: ignore[no-untyped-def]
     """Return the first index whose cumulative sum is above `wanted`."""
     cumulative, last = 0.0, 0
@@ -78,7 +76,7 @@ def pick(p, wanted):  # type: ignore[no-untyped-def]
     return last
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def normalise(log_w, w):  # type: ignore[no-untyped-def]
     """Normalise log weights in place, and set `w` to their exponentials, which sum to 1."""
     top = log_w[0]
@@ -86,7 +84,7 @@ def normalise(log_w, w):  # type: ignore[no-untyped-def]
         top = max(top, log_w[h])
     for h in range(len(log_w)):
         w[h] = log_w[h] - top
-    total = 0.0  # a loop that sums, reads one array and writes another adds in an order that depends on where they lie
+    total = 0.0
     for h in range(len(log_w)):
         w[h] = np.exp(w[h]) if w[h] > _LOWEST else 0.0
         total += w[h]
@@ -96,7 +94,7 @@ def normalise(log_w, w):  # type: ignore[no-untyped-def]
         w[h] /= total
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def log_density(kind, expected, reward, constant, slope, low, high, edge):  # type: ignore[no-untyped-def]
     """Return what `LatentModels.log_density` does, for one class whose expected reward is `expected`."""
     if kind == GAUSSIAN:
@@ -111,7 +109,7 @@ def log_density(kind, expected, reward, constant, slope, low, high, edge):  # ty
     return click * np.log(p) + (1 - click) * np.log(1 - p)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def solve_lower(lower, y):  # type: ignore[no-untyped-def]
     """y = C^-1 y, where C is the lower triangle of `lower` (d, d)"""
     for i in range(len(y)):
@@ -121,7 +119,7 @@ def solve_lower(lower, y):  # type: ignore[no-untyped-def]
         y[i] = total / lower[i, i]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def add_packed(packed, x, reward):  # type: ignore[no-untyped-def]
     """Add one reward to the first numbers of `packed`: the upper triangle of sum x x', then sum r x."""
     d, place = len(x), 0

@@ -17,6 +17,10 @@ from typing import Any
 import numba
 
 _warned = False
+# Of functions that decisions are computed with.  No fast math: where sums may be reordered, LLVM orders them anew in
+# every function that it puts a copy of them into, and which copy is called depends on what else the process has
+# compiled or loaded.  In source order a decision has the same bits in every process.
+EXACT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 def njit(**settings: Any) -> Callable[[Any], Any]:

@@ -197,6 +197,7 @@ class ServiceBody(Struct, array_like=True):
     features: list[str] | None
     has_key_events: bool = False  # every key of this log has an event of kind `key`
     counts_users: bool = False  # a user's rewards for an item count as their mean, at most 100 in a mixture; else all
+    exact: bool = False  # probabilities are recomputed to the last bit (decision 35)
 
 
 class RecommenderBody(Struct, array_like=True):

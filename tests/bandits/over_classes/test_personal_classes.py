@@ -146,8 +146,19 @@ def test_serving_begins_at_what_is_known_of_a_user_and_stays_exact_for_long():
     np.testing.assert_allclose(fast_states, slow_states, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("scale", [1e10, 1e12])
+def test_a_spread_beyond_double_precision_leaves_finite_scores(scale):
+    models = LatentModels([0.6, 0.4], BETA, [1e-6, 1e-6], covariance=scale * SPREAD, personal=True)
+    for seed in range(5):
+        rng, bandit = np.random.default_rng(seed), PersonalClasses(models, bonus=1.0)
+        state = bandit.start()
+        for _ in range(15):
+            decision = bandit.choose(state, rng.normal(size=(6, D)), rng)  # refuses a NaN
+            state = bandit.update(state, decision, float(rng.normal()))
+
+
 def test_serving_uses_the_statistics_where_a_reward_would_lose_digits():
-    spread = 1e10 * SPREAD  # against a noise of 1e-6: the first reward of a direction takes away nearly all of it
+    spread = 3e9 * SPREAD  # against a noise of 1e-6: the first reward of a direction takes away nearly all of it
     models = LatentModels([0.6, 0.4], BETA, [1e-6, 1e-6], covariance=spread, personal=True)
     rng, bandit = np.random.default_rng(5), PersonalClasses(models, bonus=1.0)
     weights = rng.normal(size=(20, 1, D, 1))

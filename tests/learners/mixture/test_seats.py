@@ -210,7 +210,7 @@ def load_changed(line: str, changed: str) -> Any:
     assert source.count(line) == 1
     namespace: dict[str, Any] = {"__name__": "changed"}
     source = source.replace(
-        "from lcb.runtime.compiled import njit", "njit = lambda **settings: lambda function: function"
+        "from lcb.runtime.compiled import EXACT, njit", "EXACT, njit = {}, lambda **settings: lambda function: function"
     )
     exec(compile(source.replace(line, changed), "changed", "exec"), namespace)
 

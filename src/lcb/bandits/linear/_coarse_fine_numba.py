@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, solve_lower
+from lcb.bandits._kernels_numba import dot, pick_best, solve_lower
 from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
 from lcb.runtime._copies_numba import copy_matrix, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_coarse_fine(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, subspace, ridges, width, ridge
 ):
@@ -50,7 +50,7 @@ def serve_coarse_fine(  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _project(subspace, x, into):  # type: ignore[no-untyped-def]
     """into = U' x"""
     into[:] = 0.0
@@ -59,7 +59,7 @@ def _project(subspace, x, into):  # type: ignore[no-untyped-def]
             into[j] += subspace[i, j] * x[i]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _coarse_gram(state, subspace, ridges, into):  # type: ignore[no-untyped-def]
     """into = U' M U + ridges"""
     d, k = subspace.shape

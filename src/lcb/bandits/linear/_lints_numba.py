@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, arm_scores, pick_best, solve_lower
+from lcb.bandits._kernels_numba import arm_scores, pick_best, solve_lower
 from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
 from lcb.runtime._copies_numba import copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_lints(states, contexts, rewards, uniforms, arms, points):  # type: ignore[no-untyped-def]
     """Update `states` (B, d (d + 1)) in place, choose the `arms` (B, T) below 0; return False if A is singular.
 

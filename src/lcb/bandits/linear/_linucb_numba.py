@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, pick_best
-from lcb.runtime.compiled import njit
+from lcb.bandits._kernels_numba import pick_best
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_linucb(states, contexts, rewards, uniforms, arms, width):  # type: ignore[no-untyped-def]
     """Update `states` (B, d (d + 1)) in place and choose the `arms` (B, T) that are below 0."""
     n_arms, d = contexts.shape[2:]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 _ROUNDING = 2.0**-50  # a smaller pivot, relative to the diagonal, is rounding
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def factor(gram, lower):  # type: ignore[no-untyped-def]
     """Set `lower` (d, d) to C with C C' = `gram`; return False if there is none."""
     d = len(lower)
@@ -28,7 +27,7 @@ def factor(gram, lower):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def solve_upper(lower, y):  # type: ignore[no-untyped-def]
     """y = C'^-1 y"""
     for i in range(len(y) - 1, -1, -1):
@@ -38,7 +37,7 @@ def solve_upper(lower, y):  # type: ignore[no-untyped-def]
         y[i] = total / lower[i, i]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
     """[A, b] += x [x, r]'"""
     d = len(x)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, add_packed, dot, normalise, pick, pick_best, solve_lower
+from lcb.bandits._kernels_numba import add_packed, dot, normalise, pick, pick_best, solve_lower
 from lcb.runtime._copies_numba import copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 _LEAST = 1e-15  # a class with less weight is left out
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def log_posterior(state, terms, log_w, roots, scaled):  # type: ignore[no-untyped-def]
     """Set `log_w` (N,), up to a constant, the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
     precision, beta, inverse, constant, log_noise = terms
@@ -45,7 +45,7 @@ def log_posterior(state, terms, log_w, roots, scaled):  # type: ignore[no-untype
             log_w[h] -= np.log(root[i, i])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def keep_likely(log_w, weights):  # type: ignore[no-untyped-def]
     """Normalise `log_w` in place, and set `weights` to its exponentials; those of nearly no weight are 0."""
     normalise(log_w, weights)
@@ -58,7 +58,7 @@ def keep_likely(log_w, weights):  # type: ignore[no-untyped-def]
         weights[h] /= total
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-def]
     """Set `weights` (N,), the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
     log_w = np.empty(len(weights))
@@ -66,7 +66,7 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
     keep_likely(log_w, weights)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def weights_of_many(states, terms, weights):  # type: ignore[no-untyped-def]
     """Set `weights` (B, N) to those of each of `states` (B, p)."""
     n, d = terms[1].shape
@@ -75,20 +75,25 @@ def weights_of_many(states, terms, weights):  # type: ignore[no-untyped-def]
         posterior(states[i], terms, weights[i], roots, scaled)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _cholesky(root):  # type: ignore[no-untyped-def]
-    """Factor in place; only the lower triangle is read and written."""
+    """Factor in place; only the lower triangle is read and written.
+
+    Features of very different sizes can round a pivot to 0 or below; it is then 1e-15 of its diagonal element.
+    """
     d = len(root)
     for j in range(d):
+        least = 1e-15 * root[j, j]
         for k in range(j):
             for i in range(j, d):
                 root[i, j] -= root[i, k] * root[j, k]
+        root[j, j] = max(root[j, j], least)
         pivot = np.sqrt(root[j, j])
         for i in range(j, d):
             root[i, j] /= pivot
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
     """Add one reward to statistics as `UserStats` packs them."""
     add_packed(state, x, reward)
@@ -96,7 +101,7 @@ def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
     state[-1] += 1
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _draw(weights, n_points, uniform):  # type: ignore[no-untyped-def]
     """Draw a class and a point by one uniform number; return them and a new uniform number from the rest."""
     h = pick(weights, uniform)
@@ -106,7 +111,7 @@ def _draw(weights, n_points, uniform):  # type: ignore[no-untyped-def]
     return h, int(rest), rest - int(rest)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def choose_mmts(state, context, uniform, terms, points, distribution):  # type: ignore[no-untyped-def]
     """Choose an arm, and add the probability of every arm to `distribution` (K,), which must be zeros."""
     n_arms, d = context.shape
@@ -142,7 +147,7 @@ def choose_mmts(state, context, uniform, terms, points, distribution):  # type: 
     return arm
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # type: ignore[no-untyped-def]
     """Update `states` in place and choose the `arms` (B, T) that are below 0; only the drawn point is scored."""
     n_arms, d = contexts.shape[2:]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, arm_scores, pick_best
-from lcb.runtime.compiled import njit
+from lcb.bandits._kernels_numba import arm_scores, pick_best
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_mucb(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, beta, bound, epsilon, n_uniform
 ):

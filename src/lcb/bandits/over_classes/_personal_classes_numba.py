@@ -24,16 +24,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, pick_uniform, solve_lower
+from lcb.bandits._kernels_numba import dot, pick_best, pick_uniform, solve_lower
 from lcb.bandits.over_classes._mmts_numba import add_reward, keep_likely, log_posterior
 from lcb.runtime._copies_numba import copy_matrix, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 STEPS_KEPT = 100  # rewards after which the distributions are made from the statistics again
 _LEAST_NOISE = 1e-6  # of a reward's variance; below it, the subtraction from P_h loses too many digits
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def score_arms(context, terms, bonus, weights, roots, scaled, scores, means):  # type: ignore[no-untyped-def]
     """Set means[k], of the expected reward, and scores[k] = mean + bonus * standard deviation; return the best."""
     beta = terms[1]
@@ -55,7 +55,7 @@ def score_arms(context, terms, bonus, weights, roots, scaled, scores, means):  #
     return best
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def find_scale(x, arms, scales):  # type: ignore[no-untyped-def]
     """Return the factor of the features and the reward of an arm; 1 for an arm that is not in `arms`."""
     for a in range(len(arms)):
@@ -67,7 +67,7 @@ def find_scale(x, arms, scales):  # type: ignore[no-untyped-def]
     return 1.0
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def find_normals(state, terms, log_w, means, covariances):  # type: ignore[no-untyped-def]
     """Set `log_w` (N,), `means` (N, d) and `covariances` (N, d, d) of the classes from the user's statistics."""
     beta = terms[1]
@@ -85,7 +85,7 @@ def find_normals(state, terms, log_w, means, covariances):  # type: ignore[no-un
                 covariances[h, i, j] = covariances[h, j, i] = dot(v[i], v[j])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def add_to_normals(x, reward, inverse, log_w, means, covariances, gain):  # type: ignore[no-untyped-def]
     """Add one reward to every class; return False if digits were lost, so that `find_normals` must be used."""
     d, accurate = len(x), True
@@ -107,7 +107,7 @@ def add_to_normals(x, reward, inverse, log_w, means, covariances, gain):  # type
     return accurate
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def find_only_feature(x):  # type: ignore[no-untyped-def]
     """Return the place of the only feature that is not 0; -1 if there are several, or none."""
     only = -1
@@ -119,7 +119,7 @@ def find_only_feature(x):  # type: ignore[no-untyped-def]
     return only
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def score_normals(  # type: ignore[no-untyped-def]
     context, only, bonus, weights, means, covariances, mean, spread, scores
 ):
@@ -162,7 +162,7 @@ def score_normals(  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_personal_classes(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, terms, known_arms, scales, n_uniform, uniform_share, bonus
 ):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, normalise, pick_best, pick_uniform
-from lcb.runtime.compiled import njit
+from lcb.bandits._kernels_numba import arm_scores, dot, log_density, normalise, pick_best, pick_uniform
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_posterior_mean(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, beta, density, n_uniform, uniform_share, bonus
 ):
@@ -36,7 +36,7 @@ def serve_posterior_mean(  # type: ignore[no-untyped-def]
             normalise(log_w, w)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _scores_with_bonus(context, beta, w, bonus, expected, scores):  # type: ignore[no-untyped-def]
     """Set scores[k] = mean + bonus * standard deviation of the classes' expected rewards; return the highest."""
     top = -np.inf

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.bandits._kernels_numba import (
-    COMPILED,
     SQUARE,
     arm_scores,
     dot,
@@ -19,10 +18,10 @@ from lcb.bandits._kernels_numba import (
     pick_softmax,
     pick_uniform,
 )
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_thompson(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, beta, density, n_uniform, eta, uniform_share, temperature
 ):

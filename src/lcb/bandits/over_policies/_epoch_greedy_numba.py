@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, pick
+from lcb.bandits._kernels_numba import pick
 from lcb.bandits.over_policies import epoch_greedy
 from lcb.bandits.over_policies.epoch_greedy import EXPLORED, REWARDED, SINCE, SUMS
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
-exploit_steps = njit(**COMPILED)(epoch_greedy.exploit_steps)
+exploit_steps = njit(**EXACT)(epoch_greedy.exploit_steps)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_epoch_greedy(  # type: ignore[no-untyped-def]
     states, advice, rewards, uniforms, arms, first, n_uniform, low, width, c, by_bound
 ):

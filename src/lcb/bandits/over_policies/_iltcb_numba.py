@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, pick
+from lcb.bandits._kernels_numba import pick
 from lcb.bandits.over_policies.iltcb import COUNT, MU, N_ARMS, RENEWED, REWARDED, WEIGHTS
 from lcb.runtime._copies_numba import copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 PSI = 100.0  # the publication's
 _LEAST = 1e-10  # a step is taken if D / K is above this; less is rounding
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def break_ties(xi, codes):  # type: ignore[no-untyped-def]
     """Return the policies (N, K) without ties, and set `codes`; an empty array if one has unequal probabilities.
 
@@ -66,7 +66,7 @@ def break_ties(xi, codes):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _is_same_choice(xi, a, b):  # type: ignore[no-untyped-def]
     """Whether the same policies choose both arms."""
     differ = 0
@@ -75,7 +75,7 @@ def _is_same_choice(xi, a, b):  # type: ignore[no-untyped-def]
     return differ == 0
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _is_preferred(xi, a, b):  # type: ignore[no-untyped-def]
     """Whether more policies choose a than b; if as many, whether the first that differs chooses a."""
     more, first = 0, 0
@@ -87,7 +87,7 @@ def _is_preferred(xi, a, b):  # type: ignore[no-untyped-def]
     return more > 0 or (more == 0 and first > 0)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def descend(kept, b, n_arms, mu, q):  # type: ignore[no-untyped-def]
     """Change weights `q` (N,) until they solve (OP) on the contexts of `kept` (M, N): Algorithm 2 with Q_init = q.
 
@@ -132,7 +132,7 @@ def descend(kept, b, n_arms, mu, q):  # type: ignore[no-untyped-def]
         q[h] += (2 * v[h] - 2 * n_arms - b[h]) / (2 * room * s[h])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def is_due(state, epoch):  # type: ignore[no-untyped-def]
     """Whether the last decision ended an epoch and the weights are not yet renewed; `epoch` 0: after 1, 2, 4, 8, ..."""
     count = int(state[COUNT])
@@ -141,7 +141,7 @@ def is_due(state, epoch):  # type: ignore[no-untyped-def]
     return count % epoch == 0 if epoch > 0 else count & (count - 1) == 0
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def renew(state, n_policies, fixed_mu, delta):  # type: ignore[no-untyped-def]
     """Set mu and the weights in `state` at the end of an epoch; the best policies get what the descent leaves of 1."""
     count, n_arms = int(state[COUNT]), int(state[N_ARMS])
@@ -166,7 +166,7 @@ def renew(state, n_policies, fixed_mu, delta):  # type: ignore[no-untyped-def]
     state[RENEWED] = count
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def advise(xi, arm, advice):  # type: ignore[no-untyped-def]
     """Set `advice` = [K, each policy's probability of the arm (N), codes (N)]; False if a policy is not valid."""
     n_policies, n_arms = xi.shape
@@ -178,7 +178,7 @@ def advise(xi, arm, advice):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def decide(state, xi, most_uniform, uniform, p, advice):  # type: ignore[no-untyped-def]
     """Draw an arm by `uniform` and set `p` (K,) and `advice` as above; return -1 if a policy is not valid."""
     n_policies, n_arms = xi.shape
@@ -201,7 +201,7 @@ def decide(state, xi, most_uniform, uniform, p, advice):  # type: ignore[no-unty
     return arm
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def count_decision(state, advice):  # type: ignore[no-untyped-def]
     """Count a decision in `state`, and keep its context."""
     n_policies = len(advice) // 2
@@ -211,7 +211,7 @@ def count_decision(state, advice):  # type: ignore[no-untyped-def]
     state[N_ARMS] = max(state[N_ARMS], advice[0])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def count_reward(state, advice, share):  # type: ignore[no-untyped-def]
     """Add a reward to `state`; `share` = r / p."""
     n_policies = len(advice) // 2
@@ -220,7 +220,7 @@ def count_reward(state, advice, share):  # type: ignore[no-untyped-def]
         state[WEIGHTS + n_policies + h] += share * advice[1 + h]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_iltcb(  # type: ignore[no-untyped-def]
     states, advice, rewards, uniforms, arms, first, n_uniform, low, width, fixed_mu, delta, epoch
 ):

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, dot, normalise
+from lcb.bandits._kernels_numba import dot, normalise
 from lcb.bandits.over_classes._personal_classes_numba import find_only_feature
 from lcb.runtime._copies_numba import copy_matrix, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_queues(queues, x, log_pi, mean0, var0, cov0, noise, density, middle, bonus, total):  # type: ignore[no-untyped-def]
     """Set total[u] to the sum of the rewards of user u in steps[u] steps.
 
@@ -78,7 +78,7 @@ def serve_queues(queues, x, log_pi, mean0, var0, cov0, noise, density, middle, b
                         cov[h, i, j] -= v[i] * v[j] / s
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _best_arm(mean, var, w, bonus, taken, size):  # type: ignore[no-untyped-def]
     """Return the arm with rewards left whose mean plus bonus times standard deviation is the highest."""
     best, top = -1, -np.inf

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.learners.mixture._seats_numba import COMPILED, factorise
+from lcb.learners.mixture._seats_numba import factorise
 from lcb.runtime._copies_numba import copy_matrix, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 _LEAST_NOISE = 1e-6  # of the mean square of the rewards
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def invert(matrix, out, work):  # type: ignore[no-untyped-def]
     """Set `out` to the inverse of a positive definite matrix, of which the lower triangle is used and replaced."""
     d = len(matrix)
@@ -43,7 +43,7 @@ def invert(matrix, out, work):  # type: ignore[no-untyped-def]
             out[j, i] = out[i, j]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _invert_precision(sums, variance, noise, gram, out, work):  # type: ignore[no-untyped-def]
     """Set `out` to (A / noise + I / variance)^-1.
 
@@ -66,7 +66,7 @@ def _invert_precision(sums, variance, noise, gram, out, work):  # type: ignore[n
     copy_matrix((vectors * np.maximum(inverse, 1e-10 * inverse.max())) @ vectors.T, out)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def find_posterior(sums, variance, noise, scale):  # type: ignore[no-untyped-def]
     """Return V (H, d, d), V_m (d, d), m (d,), means (H, d) and covariances (H, d, d) of classes with `sums` (H, p)."""
     n, d = len(sums), int((np.sqrt(8 * sums.shape[1] - 7) - 3) / 2 + 0.5)  # p = d (d + 1) / 2 + d + 2
@@ -94,7 +94,7 @@ def find_posterior(sums, variance, noise, scale):  # type: ignore[no-untyped-def
     return v, v_mean, mean, means, covariances
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _add_from_mean(v, v_mean, variance, work, covariance):  # type: ignore[no-untyped-def]
     """Set `covariance` to V + V V_m V / variance^2, exactly symmetric."""
     d = len(v)
@@ -114,7 +114,7 @@ def _add_from_mean(v, v_mean, variance, work, covariance):  # type: ignore[no-un
             covariance[i, j] = covariance[j, i] = total
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def step_hyperparameters(sums, variance, noise, scale):  # type: ignore[no-untyped-def]
     """Return the noise, variance and scale after an EM step, and the mean of classes before it."""
     v, v_mean, mean, means, covariances = find_posterior(sums, variance, noise, scale)
@@ -147,7 +147,7 @@ def step_hyperparameters(sums, variance, noise, scale):  # type: ignore[no-untyp
     return new_noise, (spread + d * new_scale) / ((n + 2) * d), new_scale, mean
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def describe_samples(sums, recent, first, hyper):  # type: ignore[no-untyped-def]
     """Return pi, beta, noise and covariance of the classes of all samples, each with its new class last.
 

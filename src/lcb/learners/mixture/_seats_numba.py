@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.runtime.compiled import njit
-
-COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nnan", "nsz"}}
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def factorise(matrix):  # type: ignore[no-untyped-def]
     """Replace the lower triangle by its Cholesky root; return half the log determinant.
 
@@ -36,7 +34,7 @@ def factorise(matrix):  # type: ignore[no-untyped-def]
     return half_log_det
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _solve_root(root, y):  # type: ignore[no-untyped-def]
     for i in range(len(y)):
         for k in range(i):
@@ -44,7 +42,7 @@ def _solve_root(root, y):  # type: ignore[no-untyped-def]
         y[i] /= root[i, i]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def describe_class(sums, prior_mean, variance, noise, precision, mean, work):  # type: ignore[no-untyped-def]
     """Set the `precision` (lower triangle) and `mean` of the weights of a class; return half its log determinant."""
     d = len(mean)
@@ -65,7 +63,7 @@ def describe_class(sums, prior_mean, variance, noise, precision, mean, work):  #
     return half_log_det
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def log_predictive(user, noise, precision, mean, half_log_det, work, y):  # type: ignore[no-untyped-def]
     """Return the log density of a user's rewards in a class, its weights integrated out."""
     d = len(mean)
@@ -94,7 +92,7 @@ def log_predictive(user, noise, precision, mean, half_log_det, work, y):  # type
     return half_log_det - half_with_user + 0.5 * (explained - square / noise - constant)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def draw_seats(  # type: ignore[no-untyped-def]
     rows, weights, label, order, uniforms, sums, mass, mass_weights, counts, prior, concentration
 ):
@@ -150,13 +148,13 @@ def draw_seats(  # type: ignore[no-untyped-def]
     return len(order)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _add(sums, row, weight):  # type: ignore[no-untyped-def]
     for k in range(len(row)):
         sums[k] += weight * row[k]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _draw(log_w, uniform):  # type: ignore[no-untyped-def]
     """Draw an index in proportion to exp(log_w)."""
     top, total = log_w.max(), 0.0

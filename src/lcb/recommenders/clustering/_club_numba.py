@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
+from lcb.bandits._kernels_numba import add_packed, pick_best
 from lcb.recommenders.clustering._graph_numba import cut, neighbours, split
 from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
 from lcb.runtime._copies_numba import add_vector, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def far_apart(users, i, other):  # type: ignore[no-untyped-def]
     """||theta_i - theta_l|| > radius_i + radius_l"""
     distance, reach = 0.0, users.radius[i] + users.radius[other]
@@ -21,13 +21,13 @@ def far_apart(users, i, other):  # type: ignore[no-untyped-def]
     return distance > reach * reach
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def width_at(t, width, log_bonus):  # type: ignore[no-untyped-def]
     """Return the factor of sqrt(x' A^-1 x) in round t = 1, 2, ..."""
     return width * np.sqrt(np.log(t + 1)) if log_bonus else width
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
     """Return the sums of a user and its neighbours; they are cached until another user is served or rewarded."""
     if components.n[0] != i:
@@ -40,14 +40,14 @@ def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
     return components.sums[0]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def scores_for(i, graph, users, components, one_hop, ridge, width, context, scores):  # type: ignore[no-untyped-def]
     """Set every arm's upper confidence bound from the sums of the component, or of the user and its neighbours."""
     sums = _neighbourhood(i, graph, users, components) if one_hop else components.sums[components.label[i]]
     return ucb_scores(sums, ridge, width, context, scores)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def delete_edges(i, graph, users, components, one_hop):  # type: ignore[no-untyped-def]
     """Test the edges of user `i`, delete those that are too long, and split the component if it falls apart."""
     found = components.room[3]
@@ -66,7 +66,7 @@ def delete_edges(i, graph, users, components, one_hop):  # type: ignore[no-untyp
             add_vector(users.stats[other], -1.0, components.sums[0])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def delete_past_edges(n_past, graph, users):  # type: ignore[no-untyped-def]
     """Test every edge among the first `n_past` users once."""
     found = np.empty(len(users.n_rewards), np.int64)
@@ -76,7 +76,7 @@ def delete_past_edges(n_past, graph, users):  # type: ignore[no-untyped-def]
                 cut(graph, i, found[k])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def estimate(i, users, ridge, threshold):  # type: ignore[no-untyped-def]
     """Set theta_i and radius_i from the user's own sums."""
     d = users.theta.shape[1]
@@ -84,7 +84,7 @@ def estimate(i, users, ridge, threshold):  # type: ignore[no-untyped-def]
     users.radius[i] = threshold * np.sqrt((1 + np.log(1 + users.n_rewards[i])) / (1 + users.n_rewards[i]))
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: ignore[no-untyped-def]
     """Add a reward to the sums of the user and of its component, or of its neighbourhood."""
     add_packed(users.stats[i], x, reward)
@@ -98,7 +98,7 @@ def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: 
     estimate(i, users, ridge, threshold)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_club(  # type: ignore[no-untyped-def]
     play, n_decisions, graph, users, components, one_hop, ridge, threshold, width, log_bonus
 ):

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED
 from lcb.runtime._copies_numba import add_vector, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def neighbours(graph, i, found):  # type: ignore[no-untyped-def]
     """Write the neighbours of `i` to `found` (n,); return their number.
 
@@ -35,7 +34,7 @@ def neighbours(graph, i, found):  # type: ignore[no-untyped-def]
     return n_found
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def cut(graph, i, other):  # type: ignore[no-untyped-def]
     """Delete the edge between two neighbours."""
     if len(graph.matrix) > 0:
@@ -46,7 +45,7 @@ def cut(graph, i, other):  # type: ignore[no-untyped-def]
         _remove_neighbour(graph, other, i)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _remove_neighbour(graph, i, other):  # type: ignore[no-untyped-def]
     k, last = graph.starts[i], graph.starts[i] + graph.live[i] - 1
     while graph.others[k] != other:
@@ -56,7 +55,7 @@ def _remove_neighbour(graph, i, other):  # type: ignore[no-untyped-def]
     graph.live[i] -= 1
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def find_components(graph, label):  # type: ignore[no-untyped-def]
     """Number the components 0, 1, ... in `label` (n,); return their number."""
     n = len(label)
@@ -80,7 +79,7 @@ def find_components(graph, label):  # type: ignore[no-untyped-def]
     return n_components
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _expand(graph, side, queue, head, tail, marks, other_side, stop, found):  # type: ignore[no-untyped-def]
     """Add the unvisited neighbours of the user at `head` to this side's queue, and mark them.
 
@@ -100,7 +99,7 @@ def _expand(graph, side, queue, head, tail, marks, other_side, stop, found):  # 
     return met, tail
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _detach(members, components, stats):  # type: ignore[no-untyped-def]
     """Make these users a component with its own number and sums."""
     old, new = components.label[members[0]], components.n[0]
@@ -113,7 +112,7 @@ def _detach(members, components, stats):  # type: ignore[no-untyped-def]
     add_vector(total, -1.0, components.sums[old])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def split(graph, i, former, components, stats):  # type: ignore[no-untyped-def]
     """Split the component of `i` after its edges to the `former` neighbours were deleted."""
     near, far, found = components.room[0], components.room[1], components.room[2]

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def factorise(packed, ridge, lower, y):  # type: ignore[no-untyped-def]
     """Set L = `lower` (d, d), lower triangle only, and y with L L' = ridge I + sum x x' and L y = sum r x."""
     d, k = len(y), 0
@@ -39,7 +38,7 @@ def factorise(packed, ridge, lower, y):  # type: ignore[no-untyped-def]
         y[a] = total / lower[a, a]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def weights(packed, ridge, lower, theta):  # type: ignore[no-untyped-def]
     """Set theta = (ridge I + sum x x')^-1 sum r x, (d,); `lower` (d, d) is working memory."""
     d = len(theta)
@@ -52,7 +51,7 @@ def weights(packed, ridge, lower, theta):  # type: ignore[no-untyped-def]
         theta[a] = total / lower[a, a]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def ucb_scores(packed, ridge, width, context, scores):  # type: ignore[no-untyped-def]
     """Set scores[k] = theta . x_k + width sqrt(x_k' A^-1 x_k), A = ridge I + sum x x'; return the highest."""
     n_arms, d = context.shape

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
+from lcb.bandits._kernels_numba import add_packed, pick_best
 from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
 from lcb.runtime._copies_numba import add_vector, copy_matrix, copy_vector
-from lcb.runtime.compiled import njit
+from lcb.runtime.compiled import EXACT, njit
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def spread_of(count):  # type: ignore[no-untyped-def]
     """F(T) = sqrt((1 + ln(1 + T)) / (1 + T))"""
     return np.sqrt((1 + np.log(1 + count)) / (1 + count))
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _distance(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(len(a)):
@@ -24,7 +24,7 @@ def _distance(a, b):  # type: ignore[no-untyped-def]
     return np.sqrt(total)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def estimate(these, i, ridge):  # type: ignore[no-untyped-def]
     """Set theta and F(T) of a user or a cluster from its sums."""
     d = these.theta.shape[1]
@@ -32,7 +32,7 @@ def estimate(these, i, ridge):  # type: ignore[no-untyped-def]
     these.spread[i] = spread_of(these.n_rewards[i])
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def learn(i, users, clusters, ridge, x, reward):  # type: ignore[no-untyped-def]
     """Add a reward to the user and its cluster."""
     j = users.label[i]
@@ -44,7 +44,7 @@ def learn(i, users, clusters, ridge, x, reward):  # type: ignore[no-untyped-def]
     estimate(clusters, j, ridge)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
     """Mark all users but past ones as unchecked, and store every cluster's estimate."""
     clusters.n_checked[:] = 0
@@ -55,7 +55,7 @@ def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
     copy_vector(clusters.spread, clusters.pivot_spread)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _is_outlier(i, tau, users, clusters, threshold, frequency):  # type: ignore[no-untyped-def]
     """Whether the user's estimate is far from the cluster's, or its frequency from that of another member."""
     j = users.label[i]
@@ -69,7 +69,7 @@ def _is_outlier(i, tau, users, clusters, threshold, frequency):  # type: ignore[
     return False
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _split_off(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
     """Move the user from its cluster to a new one with the lowest free number."""
     old, new = users.label[i], 0
@@ -92,12 +92,12 @@ def _split_off(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
     estimate(clusters, old, ridge)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _is_checked(j, clusters):  # type: ignore[no-untyped-def]
     return clusters.size[j] > 0 and clusters.n_checked[j] == clusters.size[j]
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _merge_into(first, second, users, clusters, ridge):  # type: ignore[no-untyped-def]
     for i in range(len(users.label)):
         if users.label[i] == second:
@@ -111,7 +111,7 @@ def _merge_into(first, second, users, clusters, ridge):  # type: ignore[no-untyp
     estimate(clusters, first, ridge)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _find_pair(changed, allowed, clusters, threshold):  # type: ignore[no-untyped-def]
     """Return the first pair of similar checked clusters, one of them in `changed`; (-1, -1) if there is none.
 
@@ -137,7 +137,7 @@ def _find_pair(changed, allowed, clusters, threshold):  # type: ignore[no-untype
     return first, second
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def _merge(changed, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
     """Merge similar checked clusters until no two are similar; only those in `changed` need comparing.
 
@@ -154,7 +154,7 @@ def _merge(changed, tau, users, clusters, ridge, threshold, frequency):  # type:
         first, second = _find_pair(changed, allowed, clusters, threshold)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
     """Split, check and merge after rewards of user `i`."""
     old = users.label[i]
@@ -167,7 +167,7 @@ def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignor
     _merge(np.array([old, new]), tau, users, clusters, ridge, threshold, frequency)
 
 
-@njit(**COMPILED)
+@njit(**EXACT)
 def serve_sclub(  # type: ignore[no-untyped-def]
     play, tau, phase_end, n_past, users, clusters, ridge, threshold, frequency, width
 ):

@@ -95,6 +95,7 @@ def prepare_log(
             features,
             has_key_events=True,
             counts_users=True,
+            exact=True,
         )
         new.append(_build_row("service", "service", body))
     else:
