@@ -37,3 +37,14 @@ class Problem(LCBError):
         title = HTTPStatus(self.status).phrase
         body = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
         return msgspec.json.encode(body if self.field is None else body | {"field": self.field})
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the traceback of an error that was answered, and those of the errors before it.
+
+    Its frames hold the body of the request and often the error itself: only a late garbage collection would free both.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        before, seen.__traceback__, seen.__context__ = seen.__context__, None, None
+        seen = before

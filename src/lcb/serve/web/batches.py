@@ -17,7 +17,7 @@ from lcb.errors import StoreError
 from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, decode_decision
 from lcb.serve.decide.validation import refuse_visitors
 from lcb.serve.decide_many import Outcome, decide_many, reward_many
-from lcb.serve.errors import Problem
+from lcb.serve.errors import Problem, forget_frames
 from lcb.serve.service import Service
 from lcb.serve.strict_json import decode
 from lcb.serve.web.answer_room import AnswerRoom
@@ -134,4 +134,5 @@ class Batches:
 
     def _write_refusal(self, error: Problem | StoreError) -> bytes:
         problem = build_problem(error, self.service.places)
+        forget_frames(error)
         return _ENCODER.encode(messages.Refusal(problem.status, problem.detail, problem.field, problem.retry_after))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from lcb.errors import StoreError
-from lcb.serve.errors import Problem
+from lcb.serve.errors import Problem, forget_frames
 from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
 from lcb.serve.observe.places import Places
@@ -144,13 +144,14 @@ class Endpoint:
         except Disconnected:
             return
         except (Problem, StoreError) as error:
-            problem = self.around.build_refusal(self.route, scope, error)
-            reply = problem_reply(problem)
+            reply = problem_reply(self.around.build_refusal(self.route, scope, error))
+            forget_frames(error)
         except Exception as error:  # noqa: BLE001 (logged, and not shown to the caller)
             request = request or os.urandom(8).hex()
             self.around.unforeseen(self.route, error, request)
             detail = f"internal error; the service has logged it under request {request}"
             reply = problem_reply(Problem(500, detail))
+            forget_frames(error)
         release = reply.release
         if reply.status in _FAILURES and (too_many := self.around.limit_failure(scope, who)) is not None:
             reply = problem_reply(too_many)
