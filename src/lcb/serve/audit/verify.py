@@ -110,7 +110,7 @@ def check_file(store: Store, report: Report) -> None:
     for words in store.find_changes_of_schema():
         report.add_words(None, f"the schema is not as lcb made it: {words}")
     for words in store.find_damage():
-        report.add_words(None, f"the file is damaged: {words}; stop the service, and run: sqlite3 {store.url} reindex")
+        report.add_words(None, f"the file is damaged: {words}")
 
 
 def _check_keys(store: Store, report: Report) -> None:

@@ -30,10 +30,10 @@ BODY = (
 )
 COLUMNS = f'seq, id, kind, "user", model, {BODY}'
 SEALED = f"{COLUMNS}, salt, digest, link"
-_WITHOUT_EVENTS = (
+WITHOUT_EVENTS = (
     "not exists (select 1 from event where event.seq between common.seq and common.last and event.common = common.seq)"
 )
-DROP_COMMON = f"delete from common where seq > ? - {_MOST_APART} and seq <= ? and last >= ? and {_WITHOUT_EVENTS}"
+DROP_COMMON = f"delete from common where seq > ? - {_MOST_APART} and seq <= ? and last >= ? and {WITHOUT_EVENTS}"
 
 
 class Common(NamedTuple):

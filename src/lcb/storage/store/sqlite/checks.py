@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lcb.storage.store.schema import find_changes
+from lcb.storage.store.sqlite.bodies import WITHOUT_EVENTS
 from lcb.storage.store.sqlite.errors import ErrorTranslator
 from lcb.words import format_count
 
@@ -22,9 +23,17 @@ _WALKED = "select seq, kind from event not indexed where user is null"
 _INDEXED = "select seq, kind from event indexed by event_of_service where user is null"
 
 
+_WRONG_COMMON = (
+    "select event.seq from event left join common on common.seq = event.common where event.common is not null "
+    f"and (common.seq is null or event.seq not between common.seq and common.last) limit {_MOST}"
+)
+_UNUSED_COMMON = f"select seq from common where {WITHOUT_EVENTS} limit {_MOST}"
+
+
 class FileChecks:
     """Part of the store."""
 
+    url: str
     _writer: sqlite3.Connection
     _connect: Callable[[], sqlite3.Connection]
     _read: Callable[..., list[Any]]
@@ -34,15 +43,22 @@ class FileChecks:
         return find_changes(self._writer)
 
     def find_damage(self) -> list[str]:
-        """Return what SQLite finds wrong with the pages of the file, and with every index; reads all of the file."""
-        connection = self._connect()
+        """Return what is wrong with the pages of the file, every index, and the bytes that events have in common.
+
+        Reads all of the file.  If the range of common bytes lacks an event, a later erasure would remove them.
+        """
+        connection, remedy = self._connect(), f"sqlite3 {self.url} reindex"
         try:
             found = [words for (words,) in connection.execute(f"pragma integrity_check({_MOST})")]
+            found = [] if found == ["ok"] else [f"{words}; stop the service, and run: {remedy}" for words in found]
+            if connection.execute("select exists(select 1 from common)").fetchone()[0]:
+                found += [_describe_common(seq, "lacks this event") for (seq,) in connection.execute(_WRONG_COMMON)]
+                found += [_describe_common(seq, "is of no event") for (seq,) in connection.execute(_UNUSED_COMMON)]
         except sqlite3.Error as error:
             raise self._errors.translate(error) from None
         finally:
             connection.close()
-        return [] if found == ["ok"] else found
+        return found
 
     def find_unindexed(self) -> str:
         """Return in words that an index lacks events; nothing if not.
@@ -59,3 +75,7 @@ class FileChecks:
         seq, kind = min(walked - indexed or indexed - walked)
         verb = "lacks" if walked - indexed else "alone has"
         return f"the index of events of the service {verb} event {seq} ({kind})"
+
+
+def _describe_common(seq: int, what: str) -> str:
+    return f"the row of the table common that event {seq} names {what}; restore the file from a backup"
