@@ -15,7 +15,7 @@ from lcb.messages import DecisionRequest, RewardRequest
 from lcb.serve.decide.decisions import Begun
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.large import is_large
-from lcb.serve.decide.together import Together
+from lcb.serve.decide.together import Together, is_plain
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import changes_reward, decision_of_slot, reward_id
 from lcb.serve.log.journal import Journal
@@ -27,10 +27,10 @@ Outcome = bytes | Problem | StoreError
 Request = TypeVar("Request", DecisionRequest, RewardRequest)
 
 
-async def decide_many(service: Service, requests: Sequence[DecisionRequest]) -> list[Outcome]:
-    """Return the answers and refusals in the order of the requests."""
+async def decide_many(service: Service, requests: Sequence[DecisionRequest], *, plain: bool = False) -> list[Outcome]:
+    """Return the answers and refusals in the order of the requests; `plain` ones have nothing but user and arms."""
     found: dict[int, Outcome] = {}
-    entries = build_decisions(service, requests, found)
+    entries = build_decisions(service, requests, found, plain=plain)
     newcomers = [requests[i].user for i, entry in entries.items() if entry.newcomer]
     return await _store(service, requests, service.decide, entries, found, newcomers)
 
@@ -103,7 +103,7 @@ def _append(journal: Journal, entries: dict[int, Entry], found: dict[int, Outcom
 
 
 def build_decisions(
-    service: Service, requests: Sequence[DecisionRequest], found: dict[int, Outcome]
+    service: Service, requests: Sequence[DecisionRequest], found: dict[int, Outcome], *, plain: bool = False
 ) -> dict[int, Entry]:
     """Return the new decisions of the requests that need not wait; refusals and repeated answers go to `found`."""
     decisions, begun = service.decisions, dict[int, Begun]()
@@ -111,7 +111,7 @@ def build_decisions(
     arriving, takes = service.arriving, not decisions.shadow
     newcomers, ids = set[str](), set[str]()  # a second request of one of these waits for the first
     for i, request in enumerate(requests):
-        if takes and request.user not in arriving and together.take(i, request):
+        if takes and request.user not in arriving and (plain or is_plain(request)) and together.take(i, request):
             continue
         id = request.decision_id
         if request.user in newcomers or id in ids or not can_decide_now(service, request):

@@ -87,6 +87,11 @@ def event_id(kind: str, name: str | int) -> str:
     return f"{kind}/{name}"
 
 
+def is_like_visitor(user: str) -> bool:
+    """Whether a name begins as those of visitors do."""
+    return user.startswith(_OF_VISITORS)
+
+
 def is_visitor(user: str) -> bool:
     """Whether a user is a visitor of the pages, who has no key.
 

@@ -54,17 +54,17 @@ def test_who_finds_no_room_is_refused_and_leaves_no_trace(monkeypatch):
 
 def test_batches_with_large_answers_are_decided_one_after_the_other(tmp_path, monkeypatch):
     at_work, most = [0], [0]
-    decide_all = Batches._decide_all
+    decide_plain = Batches._decide_plain
 
     async def watch(self, *given):
         at_work[0] += 1
         most[0] = max(most[0], at_work[0])
         await asyncio.sleep(0.01)
-        reply = await decide_all(self, *given)
+        reply = await decide_plain(self, *given)
         at_work[0] -= 1
         return reply
 
-    monkeypatch.setattr(Batches, "_decide_all", watch)
+    monkeypatch.setattr(Batches, "_decide_plain", watch)
     monkeypatch.setattr(AnswerRoom.__init__, "__defaults__", (1,))  # room for one
     arms = [{"id": f"a{i}", "x": x} for i, x in enumerate(np.eye(3)[np.arange(500) % 3].tolist())]
 

@@ -293,7 +293,7 @@ def test_elements_with_the_same_arms_are_read_as_each_alone(separators: tuple[st
     elements += [{"user": "ann"}, {"user": "ben", "k": 2, "arms": LARGE}]
     for common in (None, LARGE, LARGE[:3]):
         body = write({"decisions": elements} if common is None else {"decisions": elements, "arms": common})
-        found, arms = read_decisions(body)
+        found, arms, _ = read_decisions(body)
         assert arms == (None if common is None else write(common))
         for element, one in zip(elements, found, strict=True):
             assert isinstance(one, Undecoded)

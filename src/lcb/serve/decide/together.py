@@ -26,9 +26,8 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import as_new_row
 
 _JSON = msgspec.json.Encoder()
-_astuple = msgspec.structs.astuple
 FEWEST = 3  # decisions; fewer are drawn faster one by one
-_PLAIN = [None] * (len(msgspec.structs.fields(messages.DecisionRequest)) - 2)  # all but user and arms
+_PLAIN = (None,) * (len(msgspec.structs.fields(messages.DecisionRequest)) - 2)  # all but user and arms
 _ONE_ARM = b"\x91"  # how MessagePack begins a list of one
 _WITHOUT_ID = events.encode((None, False, None, True, None))[1:]  # the fields of a plain decision after `taken`
 _BEFORE_ID = b'{"decision_id":'
@@ -51,6 +50,11 @@ class Group(msgspec.Struct):
     members: list[Member] = []
 
 
+def is_plain(request: messages.DecisionRequest) -> bool:
+    """Whether a request has nothing but user and arms."""
+    return msgspec.structs.astuple(request)[2:] == _PLAIN
+
+
 class Together:
     """The decisions of a batch that are drawn together; the others have to be decided one by one."""
 
@@ -62,12 +66,11 @@ class Together:
         self._n_from = Counter([id(request.arms) for request in requests])
 
     def take(self, place: int, request: messages.DecisionRequest) -> bool:
-        """Take a request without fields but user and arms, of a user in memory; False if it has to be begun alone."""
-        name, sent, *others = _astuple(request)
-        arms = id(sent)
-        if others != _PLAIN or self._n_from[arms] < FEWEST:
+        """Take a plain request, of a user in memory; False if it has to be begun alone."""
+        arms = id(request.arms)
+        if self._n_from[arms] < FEWEST:
             return False
-        user = self.world.user_in_memory(name)
+        user = self.world.user_in_memory(request.user)
         if user is None or user.state is LOST:
             return False
         of_user = arms, user.recommender, user.model, user.canary

@@ -6,7 +6,7 @@ A body is decoded at once if everything in it has the right form, else element b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -73,11 +73,19 @@ class Undecoded(Struct):
     sent: bytes
 
 
-def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Undecoded], bytes | None]:
-    """Return the elements of a batch of decisions, and its field `arms` undecoded.
+class Decisions(NamedTuple):
+    """The elements of a batch of decisions, and its field `arms` undecoded; `plain` ones have nothing but a user."""
 
-    >>> read_decisions(b'{"arms": [{"id": "a"}], "decisions": [{"user": "ann"}, {"user": "ben"}]}')[1]
-    b'[{"id": "a"}]'
+    elements: Sequence[messages.DecisionRequest | Undecoded]
+    arms: bytes | None
+    plain: bool = False
+
+
+def read_decisions(body: bytes) -> Decisions:
+    """Return what a batch of decisions consists of.
+
+    >>> read_decisions(b'{"arms": [{"id": "a"}], "decisions": [{"user": "ann"}, {"user": "ben"}]}')[1:]
+    (b'[{"id": "a"}]', True)
     >>> read_decisions(b'{"decisions": [{"user": "ann", "user": "ben"}]}')[0][0].sent
     b'{"user": "ann", "user": "ben"}'
     """
@@ -85,12 +93,15 @@ def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Und
     few = len(body) <= LARGE_BODY and body.count(b'"arms"') <= 1
     if few and (found := _decode_whole(_WITH_COMMON_ARMS, body)) is not None:
         arms = bytes(found.arms)
-        if body.count(b":") == _count_around(arms) + count_pairs(found.decisions):
-            return found.decisions, arms or None
+        n_pairs = body.count(b":") - _count_around(arms)
+        if n_pairs == len(found.decisions):  # every element has a user, and nothing else
+            return Decisions(found.decisions, arms or None, plain=True)
+        if n_pairs == count_pairs(found.decisions):
+            return Decisions(found.decisions, arms or None)
     if not few and (own := _read_own_arms(body)) is not None:
-        return own
+        return Decisions(*own)
     raws, raw_arms = read_elements(_OF_DECISIONS, "decisions", body)
-    return [Undecoded(None, raw) for raw in raws], raw_arms
+    return Decisions([Undecoded(None, raw) for raw in raws], raw_arms)
 
 
 def _read_own_arms(body: bytes) -> tuple[list[Undecoded], bytes | None] | None:

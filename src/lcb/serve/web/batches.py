@@ -18,6 +18,7 @@ from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, de
 from lcb.serve.decide.validation import refuse_visitors
 from lcb.serve.decide_many import Outcome, decide_many, reward_many
 from lcb.serve.errors import Problem, forget_frames
+from lcb.serve.event_ids import is_like_visitor
 from lcb.serve.service import Service
 from lcb.serve.strict_json import decode
 from lcb.serve.web.answer_room import AnswerRoom
@@ -36,7 +37,7 @@ class Batches:
 
     async def decide_batch(self, ask: Ask) -> Reply:
         """Decide for many requests at once; a large batch in parts, so that it holds up no other request for long."""
-        elements, raw_arms = read_decisions(ask.body)
+        elements, raw_arms, plain = read_decisions(ask.body)
         self.count(ask, len(elements) - 1)
         arms = None if raw_arms is None else await self._read_arms(raw_arms)
         if arms is not None:
@@ -44,12 +45,27 @@ class Batches:
         n_scored = check_scored(elements, len(self.service.world.state.catalogue) if arms is None else len(arms))
         release = await self.room.take(n_scored * _PROBABILITY)
         try:
-            reply = await self._decide_all(elements, arms)
+            if plain and arms is not None:
+                reply = await self._decide_plain(elements, arms)
+            else:
+                reply = await self._decide_all(elements, arms)
         except BaseException:
             release()
             raise
         reply.release = release
         return reply
+
+    async def _decide_plain(self, requests: Sequence[Any], arms: list[messages.Arm]) -> Reply:
+        """Decide for requests with nothing but a user, all from the same arms."""
+        for request in requests:
+            request.arms = arms
+        if any(is_like_visitor(request.user) for request in requests):
+            return await self._decide_all(requests, arms)
+        at_once = max(1, int(LARGE_DECISION / max(count_numbers(self.service.world.state, requests[0]), 1)))
+        outcomes: list[Outcome] = []
+        for start in range(0, len(requests), at_once):
+            outcomes += await decide_many(self.service, requests[start : start + at_once], plain=True)
+        return self._reply("decided", outcomes)
 
     async def _decide_all(
         self, elements: Sequence[messages.DecisionRequest | Undecoded], arms: list[messages.Arm] | None
@@ -127,6 +143,9 @@ class Batches:
         n = sum(isinstance(one, bytes) for one in outcomes)
         self.service.n_in_batches[what] += n
         self.service.n_in_batches["refused"] += len(outcomes) - n
+        if n == len(outcomes):
+            answers: Any = outcomes
+            return Reply(b'{"outcomes":[{"status":200,"answer":' + b'},{"status":200,"answer":'.join(answers) + b"}]}")
         return Reply(b'{"outcomes":[' + b",".join(map(self._write_outcome, outcomes)) + b"]}")
 
     def _write_outcome(self, outcome: Outcome) -> bytes:
