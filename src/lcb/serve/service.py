@@ -27,13 +27,13 @@ from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot, event_id, make_time_ordered_ids, reward_id
 from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
-from lcb.serve.log.journal import Journal, WorldBehindLog
+from lcb.serve.log.journal import Journal
 from lcb.serve.log.remote_reads import RemoteReads
 from lcb.serve.log.waiting import IdTaken
 from lcb.serve.log.watchers import Watchers
 from lcb.serve.observe.places import Places
 from lcb.serve.retain.check_start import check_start
-from lcb.serve.retain.erase import Compacted, Erasure
+from lcb.serve.retain.erasures import Erasures
 from lcb.serve.retain.folder import find_folder
 from lcb.serve.retain.settle import settle_archive
 from lcb.serve.state.canary import Verdict
@@ -43,7 +43,7 @@ from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 from lcb.serve.strict_json import decode
 from lcb.serve.threads import Threads
-from lcb.storage.store.base import Appended, NewRow, Row, Snapshot, Store
+from lcb.storage.store.base import NewRow, Row, Snapshot, Store
 
 _SNAPSHOTS_PER_COMMIT, _BYTES_PER_COMMIT = 2000, 4_000_000
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
@@ -97,6 +97,7 @@ class Service:
             sleep=sleep,
         )
         self._reads = RemoteReads(self.journal, self.slots, limits.patience)
+        self._erasures = Erasures(self.journal, self.archive, self.now, self.new_id)
 
     def _fill_catalogue(self, items: FirstItems) -> None:
         try:
@@ -229,42 +230,7 @@ class Service:
 
     async def erase(self, user: str, by: events.Actor | None = None) -> int:
         """Remove everything personal from a user's events, also the archived; returns the number of these events."""
-        self.world.cache.begin_erasing(user)
-        try:
-            while True:
-                erasure = Erasure(self.world, user, self.archive, self.now(), self.new_id, by)
-                has_archive = self.archive is not None and self.archive.is_dir()
-                large = not self.store.inline or self.world.loader.is_large(user, self.world.seq)
-                if large or has_archive or self.world.state.compacted is not None:
-                    await asyncio.to_thread(erasure.begin, self.store)
-                try:
-                    return await self._erase(erasure)
-                except Compacted:
-                    erasure.abandon()
-                    await self.journal.run(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
-                except BaseException:
-                    erasure.abandon()
-                    raise
-        finally:
-            self.world.cache.end_erasing(user)
-
-    async def _erase(self, erasure: Erasure) -> int:
-        found = 0
-
-        def rewrite(rows: list[Row]) -> Any:
-            nonlocal found
-            if not rows:
-                raise Problem(404, f"no user {erasure.user!r}; check the id", field="user")
-            if not self.store.inline and rows[-1].seq > self.world.seq:
-                raise WorldBehindLog
-            rewrites, event = erasure.rewrite(self.store, rows)
-            found = len({*(one.seq for one in rewrites), *(row.seq for row, _ in erasure.archived)})
-            return rewrites, event
-
-        await self.journal.run(lambda store, seen: store.erase(erasure.user, rewrite, seen, erasure.archived_ids))
-        if erasure.base is not None:
-            await asyncio.to_thread(erasure.finish)
-        return found
+        return await self._erasures.erase(user, by)
 
     async def add_model(
         self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int, **more: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from lcb.errors import StoreUnavailable
 from lcb.serve.audit.verify_archive import verify_whole
 from lcb.serve.errors import Problem
+from lcb.serve.retain import erasures
 from support.inside import Unsynced
 from support.old_log import DAY, OldLog
 
@@ -76,3 +78,61 @@ def test_a_store_of_before_an_erasure_beside_the_archive_of_after_it_is_told_at_
         assert start(log) == []
         assert log.erase_now("ann") > 0
         assert verify_whole(log.store, log.archive).differences == []
+
+
+def test_many_erasures_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    """More than there are threads: each needs one to begin and one to finish."""
+    names = [f"ann{i}" for i in range(40)]
+    with OldLog(tmp_path / "log", 5, n_users=4) as log:
+        for name in names:
+            log.decide(name)
+        log.live(2)
+        log.compact(DAY)
+        asked = [log.ask(log.service.erase(name)) for name in names]
+        assert [log.ended(one) for one in asked] == [1] * len(names)
+        assert verify_whole(log.store, log.archive).differences == []
+
+
+def test_no_more_erasures_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasures, "_MOST", 3)
+    with OldLog(tmp_path / "log", 5, n_users=4) as log:
+        for i in range(5):
+            log.decide(f"ann{i}")
+        log.live(2)
+        log.compact(DAY)
+        asked = [log.ask(log.service.erase(f"ann{i}")) for i in range(5)]
+        assert [log.ended(one) for one in asked[:3]] == [1] * 3
+        for one in asked[3:]:
+            with pytest.raises(Problem, match="3 erasures are under way"):
+                log.ended(one)
+        assert log.erase_now("ann4") == 1
+
+
+@pytest.mark.parametrize("then", ["repeat", "restart", "another"])
+def test_an_erasure_that_is_stored_although_the_store_failed_is_finished(
+    then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erase = Unsynced.erase
+
+    def lose_answer(*given: Any) -> None:
+        erase(*given)
+        raise StoreUnavailable("the connection was lost")
+
+    with OldLog(tmp_path / "log", 5, n_users=4) as log:
+        log.decide("ann", decision_id="old")
+        log.live(2)
+        log.compact(DAY)
+        with monkeypatch.context() as patch:
+            patch.setattr(Unsynced, "erase", lose_answer)
+            with pytest.raises(Problem, match="the connection was lost"):
+                log.erase_now("ann")
+        if then == "restart":
+            log.stop()
+            assert start(log) == []
+        elif then == "another":
+            log.erase_now("u1")
+        else:
+            with pytest.raises(Problem, match="no user 'ann'"):
+                log.erase_now("ann")
+        assert verify_whole(log.store, log.archive).differences == []
+        assert not list(log.archive.rglob("*.erased"))

@@ -211,6 +211,9 @@ class Archive:
         if prepared:
             sync_folders(self.folder)
 
+    def has_unfinished_erasure(self) -> bool:
+        return any(True for _ in _list_files(self.folder, ERASED))
+
     def settle(self, store: Store) -> None:
         """Finish what a killed compaction or erasure has left; call it within `erasing`."""
         for path in _list_files(self.folder, ERASED):

@@ -47,6 +47,7 @@ class Erasure:
         self.archived: list[tuple[Row, Seal]] = []
         self._remains = Remains(world)
         self._prepared: list[Path] = []
+        self._may_be_stored = False  # the `erase` event
         self._held = ExitStack()
 
     def begin(self, store: Store) -> None:
@@ -56,6 +57,8 @@ class Erasure:
             self.base = read_archived_base(store, self.folder)
             if self.base is not None and store.events_of(self.user, 0, self.base.upto):
                 self._rewrite_archive(store, self.base.upto)
+            elif self.base is not None:
+                self._settle_archive(store, self.base.upto)
             self._take(store.events_of(self.user, 0, upto))
         except BaseException:
             self.abandon()
@@ -71,6 +74,13 @@ class Erasure:
         digests = {row.seq: digest_erased(row, seal) for row, seal in self.archived}
         files = {one.seq: (one, digests[one.seq]) for one in self._remains.rewrites}
         self._prepared = archive.prepare_erasure(self.name, files)
+
+    def _settle_archive(self, store: Store, upto: int) -> None:
+        """Finish an erasure that ended between log and archive; it may be of this user, who is asked for again."""
+        archive = self._open(upto)
+        if archive.has_unfinished_erasure():
+            with archive.erasing():
+                archive.settle(store)
 
     def _take(self, rows: list[Row]) -> None:
         """Find what stays of the archived events and of `rows`, the events of the log."""
@@ -102,6 +112,7 @@ class Erasure:
             raise Compacted
         self._take(rows)
         rewrites, event = self._remains.rewrites, self._remains.build_event(self.at, self.name, self.by)
+        self._may_be_stored = True
         if self.base is None:
             return rewrites, event
         here = {row.seq: row for row in rows}
@@ -139,8 +150,8 @@ class Erasure:
             self._held.close()
 
     def abandon(self) -> None:
-        """Change nothing."""
-        for path in self._prepared:
+        """Change nothing; if the `erase` event may be stored, the files stay, and `Archive.settle` looks for it."""
+        for path in () if self._may_be_stored else self._prepared:
             path.unlink(missing_ok=True)
         self._prepared = []
         self._held.close()
