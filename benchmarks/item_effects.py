@@ -29,8 +29,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from lcb import LearnedClasses, messages
-from lcb.item_effects import ITEM_HORIZON, ArmEffects, ItemEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ITEM_HORIZON, ArmEffects, ItemEffects
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.state.catalogue import Catalogue

@@ -29,8 +29,8 @@ import argparse
 import numba
 import numpy as np
 
-from lcb._item_effects_numba import limit_share, weigh_lifted, weigh_variance
-from lcb.item_effects import ALIKE, APART, UNLIKE, mix_priors
+from lcb.models._item_effects_numba import limit_share, weigh_lifted, weigh_variance
+from lcb.models.item_effects import ALIKE, APART, UNLIKE, mix_priors
 
 NOISE, N_OFFERS, N_AFTER, READERS = 0.1, 300, 300, 4000
 DULL, BRIGHT, FLOOD_OFFERS, STRETCH = 0.5, 2.5, 40_000, 500

@@ -31,7 +31,7 @@ class Decision:
     distribution: Floats | None = None  # (K,) probability of every arm
     at_random: bool = False  # an exploration step: drawn uniformly from all arms
     advice: Floats | None = None  # of the policies, flat, as the bandit's `update` needs it
-    effect: float = 0.0  # of the arm's item (`lcb.item_effects`): the part of the reward that `update` leaves out
+    effect: float = 0.0  # of the arm's item (`lcb.models.item_effects`): what `update` leaves out of the reward
     mean: float = 0.0  # expected reward of the arm's features, where the bandit was given item effects
     effects: Floats | None = None  # (K,) the effect of every arm
     means: Floats | None = None  # (K,) the mean of every arm

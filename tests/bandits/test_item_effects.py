@@ -12,8 +12,8 @@ from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.registry import BANDITS
-from lcb.item_effects import ArmEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ArmEffects
 
 BETA = np.array([[1.0, 0.0, 0.5], [0.0, 0.8, 0.1]])
 POINT = LatentModels([0.6, 0.4], BETA, [0.04, 0.09])

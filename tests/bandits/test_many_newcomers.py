@@ -11,8 +11,8 @@ import pytest
 from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects, add_residuals
 from lcb.models import LatentModels
+from lcb.models.item_effects import ArmEffects, add_residuals
 
 MEAN, SPREAD, NOISE, N_KNOWN = 0.3, 0.08, 0.2, 20
 LIKES = np.array([[0.06, -0.06], [-0.06, 0.06]])  # of two kinds of readers for two categories

@@ -12,7 +12,7 @@ import pytest
 from lcb.demo.readers import CATEGORIES, reader_classes
 from lcb.demo.visitors import read_headlines
 from lcb.features import fit_features
-from lcb.item_effects import ItemEffects
+from lcb.models.item_effects import ItemEffects
 from lcb.storage.models.folder import save_models
 from support.harness import serving
 from support.page_readers import PHONE, WIDE, answer, check_accessible, check_width, ready

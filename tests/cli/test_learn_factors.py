@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lcb.bandits.over_classes.learned_classes import LearnedClasses
-from lcb.item_effects import ArmEffects
+from lcb.models.item_effects import ArmEffects
 from lcb.storage.models.folder import load_feature_map, load_models
 
 N_ITEMS, N_USERS, N_LABELS, N_FACTORS = 110, 200, 24, 2

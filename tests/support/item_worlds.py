@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lcb.item_effects import ItemEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings

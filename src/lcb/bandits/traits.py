@@ -23,7 +23,7 @@ class Traits:
     needs_propensity_of_chosen: bool = False  # weights a reward by the propensity of its arm
     needs_propensity_of_every_arm: bool = False  # weights a reward by the propensities of all arms
     keeps_posterior: bool = False  # has a method `weights`, the posterior over the classes
-    takes_effects: bool = False  # `choose` takes `effects`, the item effects of the arms (`lcb.item_effects`)
+    takes_effects: bool = False  # `choose` takes `effects`, the item effects of the arms (`lcb.models.item_effects`)
     keeps_statistics: bool = False  # the state is the user's statistics, whatever the classes: any version can serve it
     seats_users: bool = False  # a service seats users who have left in classes, and serves the others by these
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lcb.charts.style.formats import escape_unprintable
 from lcb.charts.style.theme import BAR, INK, apply_theme, inline_data, load_altair
-from lcb.item_effects import ItemEffect
+from lcb.models.item_effects import ItemEffect
 
 if TYPE_CHECKING:
     import altair as alt

@@ -30,8 +30,8 @@ from lcb.arrays import Floats, Index
 from lcb.displays import Displayed, DisplayTable
 from lcb.errors import InputError, ModelError
 from lcb.event_log import EventLog
-from lcb.item_effects import ItemEffects
 from lcb.models.checks import check_covariance, check_likelihood, check_sums
+from lcb.models.item_effects import ItemEffects
 from lcb.models.marginal import NoisePerArm, Rewards, SharedNoise, marginal_log_likelihood
 from lcb.stats import UserStats, upper
 from lcb.words import format_count

@@ -12,8 +12,8 @@ from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ArmEffects
 from lcb.policies import Softmax
 
 BANDITS = {

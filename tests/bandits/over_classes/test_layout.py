@@ -7,8 +7,8 @@ import pytest
 
 from lcb.bandits import LearnedClasses
 from lcb.bandits._kernels_numba import normalise
-from lcb.item_effects import ArmEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ArmEffects
 from lcb.stats import UserStats
 
 

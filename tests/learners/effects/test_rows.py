@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.event_log import EventLog
-from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.effects.sums import find_user_means
 from lcb.models import LatentModels
+from lcb.models.item_effects import ItemEffects
 
 
 def some_rows(n_items=50, d=4):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lcb.features import FeatureMap, fit_factors
-from lcb.item_effects import ItemEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.serve.audit.verify import verify
 from lcb.serve.errors import Problem
 from lcb.storage.models.folder import save_models

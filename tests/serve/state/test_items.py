@@ -12,7 +12,7 @@ import pytest
 
 from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.item_effects import add_residuals
+from lcb.models.item_effects import add_residuals
 from lcb.serve import events
 from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.story import read_story

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lcb.errors import ModelError
-from lcb.item_effects import ItemEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.storage.models.folder import load_models, pack_models, save_models, unpack_models
 from lcb.storage.models.item_effects import pack_effects, unpack_effects
 

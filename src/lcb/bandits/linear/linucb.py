@@ -22,7 +22,7 @@ from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects
+from lcb.models.item_effects import ArmEffects
 from lcb.stats import UserStats
 
 

@@ -3,7 +3,7 @@
     w_h        proportional to pi_h p(rewards | class h)                 Gaussian; the user's own weights integrated out
     p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
 
-With item effects (`lcb.item_effects`) scores gain a_i and its uncertainty, and updates leave a_i out of the reward.
+With `lcb.models.item_effects` scores gain a_i and its uncertainty, and updates leave a_i out of the reward.
 mu and sd are those of `PosteriorMean` for point classes and of `PersonalClasses` for personal ones.  The state is the
 user's statistics, whatever the classes: a user can be served by new classes at once, with all that is known about them.
 Noise is one number: noise per arm would weigh the statistics by the classes.  A decision costs O(N (d^3 + K d^2)).
@@ -24,8 +24,8 @@ from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.traits import Traits
 from lcb.decision import Choices, Decision, check_reward
-from lcb.item_effects import ITEM_HORIZON, ArmEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ITEM_HORIZON, ArmEffects
 from lcb.stats import add_row, n_packed
 
 _DEFAULT_BONUS = 0.5

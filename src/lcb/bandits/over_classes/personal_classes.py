@@ -28,8 +28,8 @@ from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_scores
 from lcb.models import LatentModels
+from lcb.models.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_scores
 from lcb.stats import add_row
 
 

@@ -23,8 +23,8 @@ from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Choices, Decision, check_context, check_reward, check_rewards, rescale, rescale_many
 from lcb.errors import InputError
-from lcb.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_classes, choose_by_means
 from lcb.models import LatentModels
+from lcb.models.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_classes, choose_by_means
 
 
 @dataclass(frozen=True)

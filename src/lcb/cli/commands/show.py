@@ -64,7 +64,7 @@ def show(
 
 def show_items(models: LatentModels, folder: Path, json: str | None, png: Path | None) -> None:
     """Print and draw the item effects of some models."""
-    from lcb.item_effects import SMALL_EFFECTS
+    from lcb.models.item_effects import SMALL_EFFECTS
 
     small = models.provenance.get(SMALL_EFFECTS)
     if models.item_effects is None and small is not None:

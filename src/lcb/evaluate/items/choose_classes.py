@@ -18,10 +18,10 @@ from lcb.evaluate.choice.choose import pick_simplest
 from lcb.evaluate.choice.item_queues import LABELS_PER_STEP, draw_item_queues, serve_classes
 from lcb.evaluate.items.item_features import learn_item_features
 from lcb.evaluate.items.labels import ItemLabels
-from lcb.item_effects import ItemEffects
 from lcb.learners.effects.learn import learn_with_effects
 from lcb.learners.effects.rows import ItemRows
 from lcb.models import Fit, LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.progress import Progress, count_up, silent
 
 _MOST_USERS = 4_000

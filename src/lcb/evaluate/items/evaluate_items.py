@@ -27,11 +27,11 @@ from lcb.evaluate.items.serving import serve_individual, serve_population, serve
 from lcb.evaluate.offline.history import need_statistics_memory
 from lcb.evaluate.offline.label_use import combine_use
 from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluation
-from lcb.item_effects import ItemEffects
 from lcb.learners.effects.factors import learn_factors
 from lcb.learners.effects.learn import start_effects
 from lcb.learners.effects.rows import ItemRows
 from lcb.models import LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.progress import Progress, count_up, silent
 from lcb.runtime import parallel
 from lcb.words import format_count

@@ -16,10 +16,10 @@ from lcb.errors import InputError
 from lcb.evaluate.choice.item_features import choose_item_features, is_open, list_open_specs
 from lcb.evaluate.items.labels import ItemLabels
 from lcb.features import FeatureMap, fit_features, fit_many, uses_inputs
-from lcb.item_effects import ItemEffects
 from lcb.learners.effects.factors import learn_factors
 from lcb.learners.effects.learn import start_effects
 from lcb.learners.effects.rows import ItemRows
+from lcb.models.item_effects import ItemEffects
 from lcb.progress import Progress, silent
 
 N_FACTORS = (2, 5, 10)  # tried, where items have no categories and nothing was asked for

@@ -7,8 +7,8 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.evaluate.choice.item_queues import ItemQueues, serve_classes
-from lcb.item_effects import ArmEffects
 from lcb.models import LatentModels
+from lcb.models.item_effects import ArmEffects
 from lcb.stats import UserStats
 
 

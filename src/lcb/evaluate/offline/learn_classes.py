@@ -17,7 +17,6 @@ from lcb.evaluate.choice.serving import can_serve
 from lcb.evaluate.offline.history import History
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
-from lcb.item_effects import SMALL_EFFECTS
 from lcb.learners import fit
 from lcb.learners.effects.learn import (
     LEAST_EFFECT,
@@ -34,6 +33,7 @@ from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import MOST_USERS as COUNTED_USERS
 from lcb.learners.shared.users import Users, find_users, map_here
 from lcb.models import Fit, LatentModels, Likelihood
+from lcb.models.item_effects import SMALL_EFFECTS
 from lcb.progress import Progress, silent
 from lcb.storage.tables.sample import HashedUsers, UserSample
 from lcb.words import format_count

@@ -39,13 +39,13 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.event_log import EventLog
-from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.effects.sums import RatedItems, SumItems, find_items
 from lcb.learners.personal._steps import CountRewards, Expect, Parameters, maximise
 from lcb.learners.personal.mixture import begin
 from lcb.learners.shared.users import Local, Users, map_here
 from lcb.models import Fit, LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.progress import Progress, silent
 
 _STEPS = 12

@@ -15,7 +15,7 @@ from lcb.bandits.over_classes.mixture import MixtureBandit
 from lcb.bandits.traits import DescribedBandit
 from lcb.decision import Choices, Decision, rescale, rescale_many
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects
+from lcb.models.item_effects import ArmEffects
 from lcb.serve.chance import draw_number, draw_numbers
 from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem

@@ -9,10 +9,10 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.event_log import EventLog
-from lcb.item_effects import ItemEffects
 from lcb.learners.effects.learn import improve_effects, start_effects
 from lcb.learners.effects.rows import ItemRows
 from lcb.models import LatentModels
+from lcb.models.item_effects import ItemEffects
 from lcb.progress import Progress
 from lcb.serve.learn.training_data import is_made_up
 

@@ -3,7 +3,7 @@
     effect, variance   of the version, or its prior for an item that it did not know
     count, sum         of r - x . m over the rewards since the version was learned; m: the user's expected weights then;
                        of one user's rewards for one item, the mean counts, so that nobody moves an item twice
-    now                `lcb.item_effects.ItemEffects.get(item, count, sum)`
+    now                `lcb.models.item_effects.ItemEffects.get(item, count, sum)`
 
 A `learning` event opens a second table of sums.  The version that is learned from the log up to that event takes it
 over, so that no reward counts twice and none is lost.
@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from lcb.arrays import Floats, Index
-from lcb.item_effects import ArmEffects, ItemEffects
+from lcb.models.item_effects import ArmEffects, ItemEffects
 from lcb.serve.state.catalogue import Catalogue
 
 _MOST_SUMS = 1_000_000  # items with rewards since the last learning; those beyond wait for the next one

@@ -9,7 +9,7 @@ import msgspec
 from lcb.bandits.traits import DescribedBandit
 from lcb.errors import ModelError, StoreError
 from lcb.features import FeatureMap
-from lcb.item_effects import ItemEffects
+from lcb.models.item_effects import ItemEffects
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.config.recommenders import RecommenderSpec

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lcb.errors import ModelError
-from lcb.item_effects import ItemEffects
+from lcb.models.item_effects import ItemEffects
 
 _VALUES = ("effect", "variance", "count")
 _NUMBERS = ("prior_mean", "prior_variance", "noise")

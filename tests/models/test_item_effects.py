@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError, ModelError
-from lcb.item_effects import ArmEffects, ItemEffects, add_residuals
+from lcb.models.item_effects import ArmEffects, ItemEffects, add_residuals
 
 SOME = {"prior_mean": 0.1, "prior_variance": 0.04, "noise": 0.16}
 

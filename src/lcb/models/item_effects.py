@@ -346,7 +346,7 @@ Kernel = Callable[..., tuple[int, int, float]]
 
 @cache
 def _load_kernels() -> tuple[Kernel, Kernel]:
-    from lcb._item_effects_numba import add_effects_to_scores, score_by_classes
+    from lcb.models._item_effects_numba import add_effects_to_scores, score_by_classes
 
     return add_effects_to_scores, score_by_classes
 

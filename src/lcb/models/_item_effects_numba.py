@@ -1,7 +1,7 @@
 """The scores of arms with item effects, compiled: one pass in place of many NumPy calls.
 
-`weight` is item_bonus squared; `horizon`, `noise` and `share` are those of `lcb.item_effects`.  Both functions return
-the first and the last of the best arms, and the share of decisions in which the bonus of items counts.
+`weight` is item_bonus squared; `horizon`, `noise` and `share` are those of `lcb.models.item_effects`.  Both functions
+return the first and the last of the best arms, and the share of decisions in which the bonus of items counts.
 """
 
 from __future__ import annotations
