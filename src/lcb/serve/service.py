@@ -83,7 +83,7 @@ class Service:
         self.assignment = Assignment(self.world.state, settings.share)
         self.slots = RewardSlots(self.world)
         self.decisions = Decisions(self.world, self.assignment, now, self.new_id, shadow=settings.shadow)
-        self.rewards = Rewards(self.world, self.slots, now)
+        self.rewards = Rewards(self.world, self.slots, now, monotonic)
         if settings.items is not None and not len(self.world.state.catalogue):
             self._fill_catalogue(items or read_first_items(settings.items))
         limits = settings.limits

@@ -13,6 +13,7 @@ The threads are daemons: at the end of the process nobody waits for them.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
@@ -34,16 +35,16 @@ class Threads:
     """`n_threads` daemon threads with room for `most_waiting` calls that have not begun; more are refused with 503.
 
     If there is no room, a caller with fewer calls gets the place of the last call of the one who has most.  A call that
-    has not begun after `patience` seconds is refused too.  Refusals name the calls (`kind`) and ask to come again after
-    `retry_after` seconds.
+    has not begun after `patience` seconds is refused too; with `while_stuck`, only if no call has ended for so long.
+    Refusals name the calls (`kind`) and ask to come again after `retry_after` seconds.
     """
 
     def __init__(
         self, name: str, n_threads: int = 1, most_waiting: int = 8, patience: float | None = None,
-        *, kind: str = "requests of this kind", retry_after: int = 5,
+        *, kind: str = "requests of this kind", retry_after: int = 5, while_stuck: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.n_threads, self.most_waiting, self.patience = name, n_threads, most_waiting, patience
-        self.kind, self.retry_after = kind, retry_after
+        self.kind, self.retry_after, self.while_stuck = kind, retry_after, while_stuck
         self.ended = False
         self._lock, self._calls = threading.Lock(), threading.Semaphore(0)
         self._turns: OrderedDict[str, deque[_Call]] = OrderedDict()  # by caller: calls that have not begun
@@ -51,6 +52,7 @@ class Threads:
         self._n_of: Counter[str] = Counter()  # by caller: calls that are waited for
         self._n_open = 0  # calls that threads are not done with
         self._n_started = 0
+        self._last_end = -math.inf  # when a call ended, by the clock of the event loop
 
     @property
     def n_waiting(self) -> int:
@@ -84,16 +86,32 @@ class Threads:
             self._turns.setdefault(caller, deque()).append((done, lambda: function(*arguments, **more)))
             self._n_open += 1
         self._calls.release()
-        giving_up = None if patience is None else loop.call_later(patience, self._give_up, caller, done, patience)
+        if patience is not None:
+            self._watch(loop, caller, done, patience, patience)
         try:
             return await done
         finally:
-            if giving_up is not None:
-                giving_up.cancel()
             if done.cancelled():
                 self._remove(caller, done)
 
+    def _watch(
+        self, loop: asyncio.AbstractEventLoop, caller: str, done: asyncio.Future[Any], patience: float, after: float
+    ) -> None:
+        """Look after some seconds whether a call has not begun."""
+        timer = loop.call_later(after, self._look_after, loop, caller, done, patience)
+        done.add_done_callback(lambda _: timer.cancel())
+
+    def _look_after(
+        self, loop: asyncio.AbstractEventLoop, caller: str, done: asyncio.Future[Any], patience: float
+    ) -> None:
+        left = self._last_end + patience - loop.time() if self.while_stuck else 0.0
+        if left > 0:
+            self._watch(loop, caller, done, patience, left)
+        else:
+            self._give_up(caller, done, patience)
+
     def _note_done(self, caller: str, done: asyncio.Future[Any]) -> None:
+        self._last_end = done.get_loop().time()
         self._waiting.discard(done)
         self._n_of[caller] -= 1
         if not self._n_of[caller]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lcb.messages import RewardRequest
+from lcb.messages import ItemsRequest, RewardRequest
 from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.decide_many import build_rewards, reward_many
+from lcb.serve.state import late_folds
 from lcb.serve.state.per_user import load_users
+from lcb.serve.state.per_user.own_rewards import OwnRewards
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.storage.models.folder import pack_models, save_models
 from lcb.storage.store.sqlite.store import SQLite
@@ -202,3 +207,89 @@ def test_the_slots_of_a_decision_are_read_without_the_other_events_of_their_user
     monkeypatch.setattr(SQLite, "_read", count)
     assert inside.service.slots.read("ann0")["ann0"].n == 1
     assert n_read == 2, "the decision, its reward, and others"
+
+
+def wait_for(inside: Inside, task: asyncio.Task[Any]) -> None:
+    """Wait for a request that needs a thread."""
+    while not task.done():
+        inside.write()
+        time.sleep(0.001)
+    task.result()
+
+
+def test_a_thread_folds_a_user_with_a_long_history(with_effects: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop does not, and it does not read the user's rewards again for the effects of items."""
+    inside, here, heard = with_effects, threading.current_thread(), list[str]()
+    decide_and_reward(inside, ("ann", "ben"))
+    monkeypatch.setattr(load_users, "LARGE_HISTORY", 100)
+    fold, take_all = UserFold.fold, OwnRewards.take_all
+
+    def listen_to_fold(self: UserFold, rows: Any) -> Any:
+        if threading.current_thread() is here:
+            heard.append("fold")
+        return fold(self, rows)
+
+    def listen_to_rewards(self: OwnRewards, rows: Any) -> None:
+        if rows and threading.current_thread() is here:
+            heard.append("rewards")
+        take_all(self, rows)
+
+    monkeypatch.setattr(UserFold, "fold", listen_to_fold)
+    monkeypatch.setattr(OwnRewards, "take_all", listen_to_rewards)
+    requests = [RewardRequest(f"{name}{i}", 0.1 + i / 30) for i in range(N) for name in ("ann", "ben")]
+    wait_for(inside, inside.ask(reward_many(inside.service, requests)))
+    wait_for(inside, inside.begin_reward("ann0", 0.9))
+    assert heard == []
+    monkeypatch.undo()
+    compare(inside)
+
+
+def test_a_user_folded_ahead_has_what_comes_before_the_changes_in_a_commit(
+    with_effects: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First rewards, changes, an event of the service, a decision, and changes again, in one commit."""
+    inside = with_effects
+    decide_and_reward(inside, ("ann", "ben"))
+    for i in range(4):
+        inside.decide("ann", decision_id=f"later{i}")
+        inside.decide("ben", decision_id=f"last{i}")
+    monkeypatch.setattr(load_users, "LARGE_HISTORY", 100)
+    asked = [inside.begin_reward(f"later{i}", 1.0) for i in range(3)]
+    asked.append(inside.begin_reward("ann6", 0.5))  # from here on, a thread has read and folded
+    asked += [inside.begin_reward(f"last{i}", 1.0) for i in range(4)]
+    asked += [inside.begin_reward(f"{name}{i}", 0.9) for i in range(4) for name in ("ann", "ben")]
+    asked.append(inside.ask(inside.service.put_items(ItemsRequest(items=[], remove=["i5"]))))
+    asked += [inside.begin_reward(f"{name}{i}", 0.7) for i in range(4, 6) for name in ("ann", "ben")]
+    asked.append(inside.begin_decide("ann", decision_id="between"))
+    asked += [inside.begin_reward("later3", 1.0), inside.begin_reward("ann2", 0.3), inside.begin_reward("ann0", 0.2)]
+    for one in asked:
+        wait_for(inside, one)
+    monkeypatch.undo()
+    compare(inside)
+
+
+def test_many_users_of_a_commit_are_folded_in_turns_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests in between are answered from the state of the log."""
+    monkeypatch.setattr(late_folds, "_SOME", -1.0)  # one user in each turn
+    names = [f"user{i}" for i in range(6)]
+    with OldLog(tmp_path / "log", 4, "last", n_users=6) as log:
+        log.live(1)
+        for name in names:
+            log.decide(name, decision_id=f"first-{name}")
+            log.reward(f"first-{name}", 1.0)
+        late = log.service.world.late
+        asked = [log.begin_reward(f"first-{name}", 3.0) for name in names]
+        log.turn()
+        log.service.journal.step(wait=False)
+        left = list[int]()
+        while not left or left[-1]:
+            log.turn(1)
+            left.append(len(late.names))
+            if left[-1] == 3:
+                asked.append(log.begin_decide(names[-1], decision_id="meanwhile"))
+        assert 3 in left
+        for one in asked:
+            log.ended(one)
+        compare(log)

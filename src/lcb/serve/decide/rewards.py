@@ -8,6 +8,7 @@ import msgspec
 
 from lcb import messages
 from lcb.serve import events
+from lcb.serve.decide.change_limit import ChangeLimit
 from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import reward_id
@@ -24,8 +25,11 @@ MOST_REWARDS = 100  # of one slot, changed or added; applying one reads all even
 class Rewards:
     """Handles rewards under the log's rule for several rewards of one slot: once, first, sum or last."""
 
-    def __init__(self, world: World, slots: RewardSlots, now: Callable[[], float]) -> None:
+    def __init__(
+        self, world: World, slots: RewardSlots, now: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
         self.world, self.slots, self.now = world, slots, now
+        self.limit = ChangeLimit(world.late.cost, monotonic)
 
     def reward(self, request: messages.RewardRequest, slot: RewardSlot | None = None) -> Entry | bytes:
         """Return a new reward event, or the answer if this reward changes nothing; `slot` is its slot, if known."""
@@ -69,6 +73,9 @@ class Rewards:
             self._check_bandit_takes(slot, reward)
         except UnreadableModels as error:
             raise Problem(503, str(error), retry_after=60) from None
+        if slot.n:
+            user = self.world.cache.peek(slot.user)
+            self.limit.take(slot.user, 0 if user is None else user.n_decisions + user.n_rewards, self.world.seq)
         body = events.RewardBody(
             self.now(),
             slot.seq,

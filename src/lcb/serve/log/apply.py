@@ -1,7 +1,8 @@
 """Applies stored events to the state in memory, batch by batch, in the order of the log.
 
 If an event needs a user who is not in memory and the store is remote, a thread reads the user first.  If the store is
-local, a thread reads only the large history of a user whose earlier reward changes.
+local, a thread reads and folds only the large history of a user whose earlier reward changes.  Users with short
+histories are folded at the end of a batch, some in each turn of the event loop.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class EventApplier:
             batch.then(failed)
 
     def _apply_batch(self, batch: _Batch) -> bool:
-        """Apply a batch; False if users must be read first, after which `_proceed` is called again."""
+        """Apply a batch; False if something must be done first, after which `_proceed` is called again."""
         if self.broken is not None:
             return True
         world, remote = self.world, not self.world.store.inline
@@ -121,6 +122,9 @@ class EventApplier:
         batch.n_applied = i
         self._note_applied(batch, first)
         world.late.allowed = False
+        if not world.late.fold_some():
+            asyncio.get_running_loop().call_soon(self._proceed)
+            return False
         world.release()
         return True
 

@@ -22,7 +22,7 @@ _Kind = tuple[str, int, int | None, str]  # recommender and version of the user,
 
 def apply_run(world: World, slots: RewardSlots, rows: Sequence[Row], bodies: Sequence[Any], first: int) -> int:
     """Apply the decisions from place `first` on that can be applied in this way; returns the place after them."""
-    if world.late.names or world.histories or world.seen or world.erased or not _begins_at(rows, first):
+    if world.late.names or world.late.histories or world.seen or world.erased or not _begins_at(rows, first):
         return first
     find_user, seq = world.cache.peek, world.seq
     simple, counts = dict[_Kind, bool](), Counter[str]()

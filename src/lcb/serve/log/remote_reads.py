@@ -16,7 +16,7 @@ from lcb.storage.store.base import Appended, Row, Store
 T = TypeVar("T")
 _THREADS, _MOST = 8, 1064  # reads that have begun or wait
 _PATIENT = 64  # reads of a caller that wait as long as any
-_SOON = 0.2  # seconds within which further ones must begin
+_SOON = 0.2  # seconds within which further ones must begin, if no read ends meanwhile
 
 
 class _Fetch:
@@ -37,7 +37,9 @@ class RemoteReads:
         self._fetches: dict[tuple[str, str], _Fetch] = {}  # by caller and user, while the user is read
         self._of_seen: dict[str, asyncio.Future[None]] = {}  # by user, while what the user was shown is read
         self._catching_up: asyncio.Future[None] | None = None
-        self._threads = Threads("read", _THREADS, _MOST - _THREADS, kind="reads from the store", retry_after=1)
+        self._threads = Threads(
+            "read", _THREADS, _MOST - _THREADS, kind="reads from the store", retry_after=1, while_stuck=True
+        )
 
     def end(self) -> None:
         self._threads.end()

@@ -63,7 +63,6 @@ class World:
         self.erased: set[int] = set()  # seqs of erased events whose `erase` event was not applied yet
         self.n_erasures = self.erased_at = 0  # since the start of this process: how many, and the last one's seq
         self.started_at_learning = 0  # n_started at the last `learning` event since the start of this process
-        self.histories: dict[str, list[Row]] = {}
         self.late = LateFolds(self)
 
     def load(self, upto: int | None = None) -> None:
@@ -184,19 +183,19 @@ class World:
         name = row.user
         if name is None:
             return True
-        return name in self.histories and name in self.cache if needs_history(row) else self.cache.knows(name)
+        return name in self.late.histories and name in self.cache if needs_history(row) else self.cache.knows(name)
 
     def take_prefetched(self, prefetched: Prefetched) -> None:
         """Keep what was read for the next events; no event was applied since."""
-        self.histories = prefetched.histories
+        self.late.take_prefetched(prefetched)
         for name, user in prefetched.users.items():
             if not self.cache.knows(name):
                 self.cache.admit(name, user)
 
     def release(self) -> None:
-        """Drop what was prefetched, after the events are applied."""
+        """Fold users whose rewards changed, and drop what was prefetched, after the events are applied."""
         self.late.end()
-        self.histories = {}
+        self.late.forget_histories()
         self.cache.release()
 
     # Events
@@ -255,8 +254,7 @@ class World:
         self.seq = row.seq
         if self.seen:
             self.seen.apply(row, body)
-        if self.histories and row.user in self.histories:
-            self.histories[row.user].append(row)
+        self.late.note_applied(row)
 
     def _take_effects(self, body: events.ModelBody) -> None:
         self.items.take_version(body.version, body.seen, self.state.item_effects(body.version))
@@ -351,7 +349,7 @@ class World:
         seqs = {past[0] for past in body.history}
         self.erased -= seqs
         self.n_erasures += 1
-        self.histories = {}
+        self.late.forget_histories()
         self.state.n_features = self.state.n_features or body.n_features
         self.started_at_training -= body.started and self._was_trained_on(body.history[0][0], bool(counted))
         self.cache.forget(seqs)

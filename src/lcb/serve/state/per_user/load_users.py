@@ -9,6 +9,7 @@ import msgspec
 
 from lcb.serve import events
 from lcb.serve.event_ids import changes_reward, user_snapshot
+from lcb.serve.state.per_user.fold_ahead import FoldedAhead, fold_ahead
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.users import User
 from lcb.storage.store.base import Row, Snapshot, Store
@@ -21,12 +22,14 @@ _MOST_LARGE = 10_000  # names that are remembered
 class Prefetched:
     """What a batch of events needs: its users as of just before it, and all events of users whose rewards change.
 
-    `rows` is the batch read again, because some events may have been erased since.
+    `rows` is the batch read again, because some events may have been erased since.  `folded` has the users whose
+    rewards change as of after the first changes.
     """
 
     rows: list[Row]
     users: dict[str, User | None]
     histories: dict[str, list[Row]]
+    folded: dict[str, FoldedAhead]
 
 
 class UserLoader:
@@ -85,7 +88,9 @@ class UserLoader:
                 users[name] = self._resume(snapshot, name, later, upto)
         changed = dict.fromkeys(row.user for row in rows if row.user is not None and needs_history(row))
         histories = {name: self.read_events(name, 0, upto) for name in changed}
-        return Prefetched(list(self.store.events(upto, rows[-1].seq)), users, histories)
+        again = list(self.store.events(upto, rows[-1].seq))
+        folded = {name: fold_ahead(self.fold, name, past, again) for name, past in histories.items()}
+        return Prefetched(again, users, histories, {name: one for name, one in folded.items() if one is not None})
 
     def _resume(self, snapshot: Snapshot, name: str, rows: list[Row], upto: int) -> User | None:
         """Fold events onto a snapshot; `rows` begin with the event it was made after.

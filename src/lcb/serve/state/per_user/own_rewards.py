@@ -67,6 +67,10 @@ class OwnRewards:
         self._base: User | None = None  # what a compaction has left
         self._sums: dict[str, tuple[float, RunningSum]] = {}  # by item: residuals that the base has, and the sum of all
         self._places: dict[str, tuple[RunningSum, int, float]] = {}  # by slot: where its residual is, expected reward
+        self.take_all(rows)
+
+    def take_all(self, rows: Iterable[Row]) -> None:
+        """Take the rewards among events of the user, and a base."""
         for row in rows:
             if row.kind in ("base", "reward"):
                 self.take(row, events.decode(row.kind, row.body))
