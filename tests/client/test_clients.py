@@ -257,6 +257,29 @@ WRONG = [
     ("user", ("\ud800",), "plain text"),
     ("reward", ("d", float("inf")), "finite"),
     ("put_items", ([Item("a", x=("b",))],), "item 'a'"),
+    ("put_items", ([Item("a", x="10")],), "item 'a' is the text '10'; give a list of numbers"),
+    ("put_items", ([Item("a", categories="sport")],), "categories of item 'a' is the text 'sport'; give a list"),
+    ("put_items", ([{"id": "a", "features": [1]}],), "'features'.*a mapping with its fields"),
+    ("decide", ("ann", {"a": "10"}), "arm 'a' is the text '10'; give a list of numbers"),
+    (
+        "decide",
+        ("ann", [{"id": "a", "x": [1]}]),
+        r"arms\[0\] is .*; give a mapping of ids to features, or a list of ids",
+    ),
+    (
+        "decide_batch",
+        ([{"user": "ann"}, {"user": "ben", "decisionId": "d"}],),
+        "'decisionId' is no argument of decide; give",
+    ),
+    (
+        "decide_batch",
+        ([{"user": "ann", "excludes": []}],),
+        r"decision 0.*; give the arguments of decide: user, arms, decision_id, x",
+    ),
+    ("decide_batch", ([{"user": "ann", "exclude": 5}],), "exclude is 5; give a list of ids"),
+    ("decide_batch", (["ann"],), "decision 0 is 'ann'; give a mapping"),
+    ("decide_batch", ([{"arms": ["a"]}],), "decision 0 is .*without a user"),
+    ("reward_batch", ([{"decision_id": "d", "reward": 1}],), "a mapping of ids to rewards"),
 ]
 
 
@@ -266,6 +289,21 @@ def test_what_cannot_be_sent_is_refused_before_it_is(kind, verb, given, words):
     with pytest.raises(InputError, match=words):
         kind(heard)(verb, *given)
     assert heard.requests == []
+
+
+def test_a_text_in_place_of_ids_to_remove_is_refused(kind):
+    with pytest.raises(InputError, match="remove is the text 'abc'; give a list of ids"):
+        kind(Heard({}))("put_items", [], remove="abc")
+
+
+def test_an_empty_id_is_sent_and_not_replaced(kind):
+    """The service refuses it; under a new id, a repeated call would be another decision."""
+    heard = Heard(DECISION)
+    kind(heard)("decide", "ann", decision_id="")
+    assert heard.bodies[0]["decision_id"] == ""
+    heard = Heard({"outcomes": [{"status": 422, "detail": "no"}]})
+    kind(heard)("decide_batch", [{"user": "ann", "decision_id": ""}])
+    assert heard.bodies[0]["decisions"][0]["decision_id"] == ""
 
 
 def test_an_async_try_ends_when_its_time_is_over():

@@ -61,6 +61,10 @@ def test_batches_lose_no_id(compiled: Path):
     run_tests("batches.test.mjs", LCB_CLIENT=str(compiled))
 
 
+def test_keys_that_it_does_not_know_are_refused(compiled: Path):
+    run_tests("keys.test.mjs", LCB_CLIENT=str(compiled))
+
+
 def test_every_call_works_with_a_real_service(compiled: Path, tmp_path: Path):
     store = open_store(str(tmp_path / "lcb.db"))
     key = create(store, "app", "admin", now=0.0)

@@ -2,8 +2,9 @@
 
 import { type Identified, sendBatch } from "./batches.js";
 import { InputError } from "./errors.js";
+import { type Keys, refuseUnknown } from "./keys.js";
 import { buildError, type Call, encode, type Lost, readReply, type Reply, type Sending } from "./replies.js";
-import { AGAIN, Policy, type PolicyOptions } from "./retries.js";
+import { AGAIN, LIMITS, Policy, type PolicyOptions } from "./retries.js";
 import type * as types from "./types.js";
 
 /** Ids of items of the catalogue, or ids with their features; `distribution` of the answer has the same order. */
@@ -41,6 +42,15 @@ export interface DecideOptions {
   decisionId?: string;
 }
 
+const CLIENT: Keys<ClientOptions> = {
+  key: true, fetch: true, sleep: true, random: true, clock: true, newId: true, ...LIMITS,
+};
+const DECIDE: Keys<DecideOptions> = {
+  arms: true, x: true, k: true, chosen: true, chosenPropensity: true, exclude: true, seen: true, atMost: true, decisionId: true,
+};
+const REWARD: Keys<types.RewardRequest> = { decision_id: true, reward: true, reward_id: true };
+const ARM = { id: true, x: true };
+
 /**
  * A connection to the service at `url`.
  *
@@ -56,24 +66,27 @@ export class Client {
   private readonly newId: () => string;
 
   constructor(url: string, options: ClientOptions = {}) {
-    this.policy = new Policy(options);
+    refuseUnknown(options, CLIENT, "the options of Client");
+    const { key, fetch: given, sleep, random, clock, newId, ...limits } = options;
+    this.policy = new Policy(limits);
     this.url = checkUrl(url);
     this.headers = { "content-type": "application/json" };
-    if (options.key !== undefined) this.headers["authorization"] = `Bearer ${checkKey(options.key)}`;
-    this.fetch = options.fetch ?? ((...given) => fetch(...given));
+    if (key !== undefined) this.headers["authorization"] = `Bearer ${checkKey(key)}`;
+    this.fetch = given ?? ((...asked) => fetch(...asked));
     this.sending = {
       policy: this.policy,
-      sleep: options.sleep ?? ((seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))),
-      random: options.random ?? Math.random,
-      clock: options.clock ?? (() => performance.now() / 1000),
+      sleep: sleep ?? ((seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))),
+      random: random ?? Math.random,
+      clock: clock ?? (() => performance.now() / 1000),
       attempt: (...given) => this.attempt(...given),
     };
-    this.newId = options.newId ?? createId;
+    this.newId = newId ?? createId;
   }
 
   /** Ask which arm to show. */
   decide(user: string, options: DecideOptions = {}): Promise<types.DecisionAnswer> {
-    return this.send({ method: "POST", path: "/v1/decisions", body: this.buildDecision(user, options) });
+    const body = this.buildDecision(user, options, "the options of decide");
+    return this.send({ method: "POST", path: "/v1/decisions", body });
   }
 
   /**
@@ -87,17 +100,24 @@ export class Client {
     decisions: readonly (DecideOptions & { user: string })[],
     options: { arms?: Arms } = {},
   ): Promise<Identified<types.DecisionOutcome>[]> {
+    refuseUnknown(options, { arms: true }, "the options of decideBatch");
     const arms = options.arms === undefined ? "" : `"arms":${encode(convertArms(options.arms))},`;
-    const elements = decisions.map(({ user, ...rest }) => this.buildDecision(user, rest));
+    const elements = decisions.map((one, i) => {
+      refuseUnknown(one, { user: true, ...DECIDE }, `decisions[${i}]`);
+      const { user, ...rest } = one;
+      return this.buildDecision(user, rest, `decisions[${i}]`);
+    });
     return sendBatch(this.sending, { path: "/v1/decisions:batch", before: `{${arms}"decisions":[`, elements });
   }
 
   /** Send many rewards at once, under the rules of `decideBatch`; return their outcomes in order. */
   async rewardBatch(rewards: readonly types.RewardRequest[]): Promise<Identified<types.RewardOutcome>[]> {
+    rewards.forEach((one, i) => refuseUnknown(one, REWARD, `rewards[${i}]`));
     return sendBatch(this.sending, { path: "/v1/rewards:batch", before: '{"rewards":[', elements: rewards });
   }
 
-  private buildDecision(user: string, options: DecideOptions) {
+  private buildDecision(user: string, options: DecideOptions, what: string) {
+    refuseUnknown(options, DECIDE, what);
     return {
       user,
       arms: options.arms === undefined ? undefined : convertArms(options.arms),
@@ -123,6 +143,7 @@ export class Client {
     items: readonly types.ItemRequest[],
     options: { replace?: boolean; remove?: readonly string[] } = {},
   ): Promise<types.ItemsAnswer> {
+    refuseUnknown(options, { replace: true, remove: true }, "the options of putItems");
     const body = { items, replace: options.replace ?? false, remove: options.remove ?? [] };
     return this.send({ method: "PUT", path: "/v1/items", body });
   }
@@ -218,7 +239,12 @@ function convertArms(arms: Arms): types.Arm[] {
   if (!Array.isArray(arms)) {
     throw new InputError(`arms is ${JSON.stringify(arms)}; give a list of ids, or of ids with features`);
   }
-  return (arms as Arms).map((arm) => (typeof arm === "string" ? { id: arm } : { id: arm.id, x: [...arm.x] }));
+  return (arms as Arms).map((arm, i) => {
+    if (typeof arm === "string") return { id: arm };
+    refuseUnknown(arm, ARM, `arms[${i}]`);
+    if (arm.x === undefined) throw new InputError(`arms[${i}] has no x; give its features, or the id alone as text`);
+    return { id: arm.id, x: [...arm.x] };
+  });
 }
 
 /** Quote a user for a path; `.` and `..` are quoted too, since they would be resolved as steps of the path. */

@@ -4,6 +4,7 @@
 // at most half of the time that is left, so that the last attempt ends with the deadline and not long before it.
 
 import { InputError } from "./errors.js";
+import { type Keys, refuseUnknown } from "./keys.js";
 
 /** Statuses after which a call is sent again. */
 export const AGAIN: ReadonlySet<number> = new Set([429, 502, 503, 504]);
@@ -20,6 +21,8 @@ export interface PolicyOptions {
   longestPause?: number;
 }
 
+export const LIMITS: Keys<PolicyOptions> = { timeout: true, retries: true, deadline: true, pause: true, longestPause: true };
+
 export class Policy {
   readonly timeout: number;
   readonly retries: number | null;
@@ -27,7 +30,9 @@ export class Policy {
   readonly pause: number;
   readonly longestPause: number;
 
-  constructor({ timeout = 2, retries = null, deadline = 10, pause = 0.1, longestPause = 2 }: PolicyOptions = {}) {
+  constructor(options: PolicyOptions = {}) {
+    refuseUnknown(options, LIMITS, "the options of Policy");
+    const { timeout = 2, retries = null, deadline = 10, pause = 0.1, longestPause = 2 } = options;
     for (const [name, seconds] of Object.entries({ timeout, deadline, pause, longestPause })) {
       if (!(seconds > 0 && seconds < Infinity)) {
         throw new InputError(`${name}=${seconds}; give a number of seconds above 0`);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +18,7 @@ from lcb.client.calls import Arms, Call, Reply, build_decision, convert_arms, en
 from lcb.client.retries import Attempt, Lost, Policy, Wait, build_error
 from lcb.errors import InputError, ServiceError, Unreachable
 
+ARGUMENTS = tuple(signature(build_decision).parameters)  # of an element
 Steps = Generator[Attempt | Wait, None, None]
 
 
@@ -78,19 +80,30 @@ def decide_batch(
     """Return many decisions, each a mapping of the arguments of `decide`; ids are added."""
     elements, ids = [], []
     for i, one in enumerate(decisions):
-        given = {"arms": None, **one, "decision_id": one.get("decision_id") or new_id()}
-        try:
-            elements.append(encode(build_decision(**given)))
-        except TypeError as error:
-            raise InputError(f"decision {i} is {one!r:.80} ({error}); give the arguments of decide") from None
+        check_arguments(i, one)
+        id = one.get("decision_id")
+        given = {"arms": None, **one, "decision_id": new_id() if id is None else id}
+        elements.append(encode(build_decision(**given)))
         ids.append(given["decision_id"])
     before = b"{" if arms is None else encode({"arms": convert_arms(arms)})[:-1] + b","
     path, answer = "/v1/decisions:batch", messages.DecisionsAnswer
     return Batch(path, before + b'"decisions":[', elements, ids, answer, DecisionOutcome)
 
 
+def check_arguments(i: int, one: Mapping[str, Any]) -> None:
+    """Raise InputError if element `i` of a batch is not a mapping of the arguments of `decide`."""
+    if not isinstance(one, Mapping):
+        raise InputError(f"decision {i} is {one!r:.80}; give a mapping of the arguments of decide")
+    wrong = [f"{name!r} is no argument of decide" for name in one if name not in ARGUMENTS]
+    if wrong or "user" not in one:
+        what = wrong[0] if wrong else "without a user"
+        raise InputError(f"decision {i} is {one!r:.80}, {what}; give the arguments of decide: {', '.join(ARGUMENTS)}")
+
+
 def reward_batch(rewards: Mapping[str, float]) -> Batch[RewardOutcome]:
     """Return many rewards, by decision_id or reward_id of a slot."""
+    if not isinstance(rewards, Mapping):
+        raise InputError(f"rewards is {rewards!r:.80}; give a mapping of ids to rewards")
     elements = [encode({"decision_id": id, "reward": float(reward)}) for id, reward in rewards.items()]
     path, answer = "/v1/rewards:batch", messages.RewardsAnswer
     return Batch(path, b'{"rewards":[', elements, list(rewards), answer, RewardOutcome)

@@ -104,8 +104,6 @@ def build_decision(
     at_most: int | None = None,
 ) -> dict[str, Any]:
     """Return the JSON of a decision."""
-    if isinstance(exclude, str):
-        raise InputError(f"exclude is {exclude!r}; give a list of ids")
     return _drop_none(
         {
             "user": user,
@@ -115,7 +113,7 @@ def build_decision(
             "decision_id": decision_id,
             "chosen": chosen,
             "chosen_propensity": chosen_propensity,
-            "exclude": None if exclude is None else list(exclude),
+            "exclude": None if exclude is None else _convert_list(exclude, "exclude", "ids"),
             "seen": seen,
             "at_most": at_most,
         }
@@ -130,7 +128,11 @@ def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messa
 def put_items(
     items: Iterable[messages.Item | Mapping[str, Any]], replace: bool, remove: Iterable[str]
 ) -> Call[messages.ItemsAnswer]:
-    body = {"items": [_convert_item(one) for one in items], "replace": replace, "remove": list(remove)}
+    body = {
+        "items": [_convert_item(one) for one in items],
+        "replace": replace,
+        "remove": _convert_list(remove, "remove", "ids"),
+    }
     return Call("PUT", "/v1/items", encode(body), messages.ItemsAnswer)
 
 
@@ -181,7 +183,11 @@ def convert_arms(arms: Arms) -> list[dict[str, Any]]:
         raise InputError(f"arms is the text {arms!r}; give a mapping of ids to features, or a list of ids")
     if isinstance(arms, Mapping):
         return [{"id": id, "x": _convert_vector(x, f"arm {id!r}")} for id, x in arms.items()]
-    return [{"id": id} for id in arms]
+    found = _convert_list(arms, "arms", "ids")
+    for i, id in enumerate(found):
+        if not isinstance(id, str):
+            raise InputError(f"arms[{i}] is {id!r:.60}; give a mapping of ids to features, or a list of ids")
+    return [{"id": id} for id in found]
 
 
 def _convert_item(given: messages.Item | Mapping[str, Any]) -> dict[str, Any]:
@@ -194,11 +200,23 @@ def _convert_item(given: messages.Item | Mapping[str, Any]) -> dict[str, Any]:
     if item.x is not None:
         fields["x"] = _convert_vector(item.x, f"item {item.id!r}")
     if item.categories is not None:
-        fields["categories"] = list(item.categories)
+        fields["categories"] = _convert_list(item.categories, f"categories of item {item.id!r}", "names")
     return _drop_none(fields)
 
 
+def _convert_list(given: Iterable[str], name: str, of: str) -> list[str]:
+    """Return a list; a text would be taken for the list of its letters."""
+    if isinstance(given, str):
+        raise InputError(f"{name} is the text {given!r:.60}; give a list of {of}")
+    try:
+        return list(given)
+    except TypeError:
+        raise InputError(f"{name} is {given!r:.60}; give a list of {of}") from None
+
+
 def _convert_vector(x: Sequence[float], name: str = "x") -> list[float]:
+    if isinstance(x, str | bytes):
+        raise InputError(f"{name} is the text {x!r:.60}; give a list of numbers")
     try:
         return [float(value) for value in x]
     except (TypeError, ValueError):

@@ -60,7 +60,7 @@ class Client:
         Rules: not the ids in `exclude`; with `seen="exclude"` not what this user was shown, with
         `seen="exclude-taken"` not what this user took; `at_most` so many arms of one category in a list.
         """
-        id = decision_id or self._new_id()
+        id = self._new_id() if decision_id is None else decision_id
         call = calls.decide(
             user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
             exclude=exclude, seen=seen, at_most=at_most,
@@ -188,7 +188,7 @@ class AsyncClient:
         chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
         exclude: Iterable[str] | None = None, seen: str | None = None, at_most: int | None = None,
     ) -> messages.DecisionAnswer:  # fmt: skip
-        id = decision_id or self._new_id()
+        id = self._new_id() if decision_id is None else decision_id
         call = calls.decide(
             user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
             exclude=exclude, seen=seen, at_most=at_most,

@@ -160,7 +160,7 @@ class Service:
     async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
         id, logged, looked_up = request.decision_id, None, self.store.inline
         large = is_large(self.world.state, request)
-        prepared = await self.large.run(prepare, request) if large else None
+        prepared = await self.large.run(prepare, self.world.state, request) if large else None
         while True:
             if id is not None and self.journal.pending(id) is not None:
                 await self._wait_for(id)

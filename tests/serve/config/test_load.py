@@ -138,6 +138,8 @@ def test_a_mistake_in_a_file_is_named_with_what_was_wanted(tmp_path, text, said)
     ("name", "value", "said"),
     [
         ("LCB_PROT", "1", "LCB_PROT is not a setting; did you mean LCB_PORT?"),
+        ("LCB_CONFG", "prod.toml", "LCB_CONFG is not a setting; did you mean LCB_CONFIG?"),
+        ("LCB_KEYS", "lcb_1", "did you mean LCB_KEY?"),
         ("LCB_RETRAIN_EVERY", "1", "did you mean LCB_LEARNING__RETRAIN_EVERY?"),
         ("LCB_LEARNING__ZZZZZ", "1", "LCB_LEARNING__ZZZZZ is not a setting; lcb config show lists them"),
         ("LCB_PORT", "x", "LCB_PORT: port is 'x'; it must be a whole number"),

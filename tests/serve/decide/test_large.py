@@ -130,7 +130,7 @@ def test_the_digest_in_parts_is_the_digest(request):
 
 def test_the_digest_of_many_arms_is_the_digest():
     many = messages.DecisionRequest("ann", [messages.Arm(f"a{i}", [float(i)]) for i in range(300)], decision_id="d1")
-    prepared = large.prepare(many)
+    prepared = large.prepare(ServiceState(), many)
     assert prepared.digest == decisions.compute_digest(many)
     np.testing.assert_array_equal(prepared.context, read_arms(ServiceState(), many)[1])
 
@@ -141,7 +141,7 @@ def test_arms_that_do_not_fit_are_refused_in_the_same_words(x):
     with pytest.raises(Problem) as at_once:
         read_arms(ServiceState(), request)
     with pytest.raises(Problem) as in_parts:
-        large.prepare(request)
+        large.prepare(ServiceState(), request)
     assert (in_parts.value.field, in_parts.value.detail) == (at_once.value.field, at_once.value.detail)
 
 

@@ -30,6 +30,7 @@ from lcb.serve.observe.redaction import HIDDEN, is_secret, redact
 PREFIX = "LCB_"
 FILE = "lcb.toml"
 _NOT_SETTINGS = ("LCB_CONFIG", "LCB_KEY", "LCB_URL")
+_NAMES_OF_OTHERS = tuple(name.removeprefix(PREFIX) for name in _NOT_SETTINGS)
 _NOT_OURS = ("LCB_TEST_", "LCB_DRILLS_")
 
 
@@ -181,6 +182,9 @@ def _read_variables(environment: Mapping[str, str], known: Mapping[str, Any]) ->
         if key in settings:
             names[key] = settings[key]
             continue
+        other = get_close_matches(key.removeprefix(PREFIX), _NAMES_OF_OTHERS, n=1, cutoff=0.75)
+        if other:
+            raise InputError(f"{key} is not a setting; did you mean {PREFIX}{other[0]}?")
         meant = _find_closest(key.removeprefix(PREFIX).lower().replace("__", "."), known)
         if meant is not None:
             raise InputError(f"{key} is not a setting; did you mean {variable_name(meant)}?")

@@ -12,8 +12,8 @@ from lcb.arrays import Floats, Index
 from lcb.features import cross
 from lcb.serve.decide.drawing import CommonDraws
 from lcb.serve.decide.validation import check_ids, check_size
+from lcb.serve.decide.wrong_arms import build_arms_error
 from lcb.serve.errors import Problem
-from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.world import World
 
@@ -38,10 +38,10 @@ def read_arms(state: ServiceState, request: messages.DecisionRequest, stacked: F
         ids = [arm.id for arm in arms]
         check_ids(ids)
         if arms[0].x is None:
-            rows = _look_up(state.catalogue, arms, ids)
+            rows = _look_up(state, request, arms, ids)
             context = state.catalogue.matrix().take(rows, 0)
         else:
-            context = sent = _stack_vectors(arms) if stacked is None else stacked
+            context = sent = _stack_vectors(state, request, arms) if stacked is None else stacked
     size = context.shape[1]
     user_x = None
     if request.x is not None:
@@ -76,38 +76,27 @@ class CommonArms:
         return found
 
 
-def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Index:
+def _look_up(state: ServiceState, request: messages.DecisionRequest, arms: list[messages.Arm], ids: list[str]) -> Index:
     try:
-        rows = catalogue.find(ids)
-    except KeyError as error:
-        i = ids.index(error.args[0])
-        words = f"arm {ids[i]!r} has no features and is not in the catalogue; send x, or PUT /v1/items"
-        raise Problem(422, words, field=f"arms[{i}].x") from None
-    for i, arm in enumerate(arms):
+        rows = state.catalogue.find(ids)
+    except KeyError:
+        raise build_arms_error(state, request) from None
+    for arm in arms:
         if arm.x is not None:
-            words = f"arms[0] names an item of the catalogue and arms[{i}] has features; send all with or all without x"
-            raise Problem(422, words, field=f"arms[{i}].x")
+            raise build_arms_error(state, request)
     return rows
 
 
-def _stack_vectors(arms: list[messages.Arm]) -> Floats:
+def _stack_vectors(state: ServiceState, request: messages.DecisionRequest, arms: list[messages.Arm]) -> Floats:
     n = len(arms[0].x or ())
     numbers: list[float] = []
     for arm in arms:
         if arm.x is None or len(arm.x) != n:
-            raise build_ragged_error(arms)
+            raise build_arms_error(state, request)
         numbers += arm.x
     context = np.frombuffer(array("d", numbers)).reshape(-1, n)  # twice as fast as np.array of lists of lists
     check_size(context, "arms")
     return context
-
-
-def build_ragged_error(arms: list[messages.Arm]) -> Problem:
-    n = len(arms[0].x or ())
-    i = next(i for i, arm in enumerate(arms) if arm.x is None or len(arm.x) != n)
-    came = "none" if arms[i].x is None else f"{len(arms[i].x or ())}"
-    words = f"arms[0] has {n} features and arms[{i}] has {came}; send the same number for each"
-    return Problem(422, words, field=f"arms[{i}].x")
 
 
 def _build_size_error(came: int, wanted: int, request: messages.DecisionRequest) -> Problem:

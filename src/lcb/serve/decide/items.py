@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -38,8 +39,12 @@ def build_items_event(
     if items is None:
         items = read_items(request, state.feature_map)
     sizes = [len(x) // 8 for _, x, *_ in items]
-    wanted = state.n_features or (sizes[0] if sizes else None)
+    wanted = state.n_features or (Counter(sizes).most_common(1)[0][0] if sizes else None)
     for i, size in enumerate(sizes):
+        if size != wanted and state.n_features is None:
+            other = items[sizes.index(wanted)][0] if wanted is not None else ""
+            words = f"item {items[i][0]!r} has {size} features and item {other!r} has {wanted}"
+            raise Problem(422, f"{words}; send the same number for each", field=f"items[{i}].x")
         if size != wanted:
             own = state.feature_map.inputs if state.feature_map is not None else ()
             also = f", or the {len(own)} numbers of the item's own" if own else ""

@@ -16,9 +16,9 @@ from msgspec import Meta, Raw
 from lcb.arrays import Floats
 from lcb.messages import MOST_ARMS, MOST_ITEMS, Arm, DecisionRequest, ItemRequest, ItemsRequest
 from lcb.serve import events
-from lcb.serve.decide.arms import build_ragged_error
 from lcb.serve.decide.rules import RULES
 from lcb.serve.decide.validation import check_size
+from lcb.serve.decide.wrong_arms import build_arms_error
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.strict_json import UNREADABLE, count_pairs, refuse_duplicates, refuse_nul, to_problem
 
@@ -65,9 +65,9 @@ class _InParts(Generic[Request]):
 
     def _place(self, error: Exception, i: int) -> Exception:
         """Return an error about element `i` as an error about the request."""
-        text = str(error)
-        place = f"`$.{self.name}[{i}]"
-        return type(error)(text.replace("`$", place, 1) if "`$" in text else f"{text} - at {place}`")
+        said, found, inside = str(error).rpartition(" - at `$")
+        place = f" - at `$.{self.name}[{i}]"
+        return type(error)(f"{said}{place}{inside}" if found else f"{inside}{place}`")
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
@@ -103,23 +103,22 @@ def count_numbers(state: ServiceState, request: DecisionRequest) -> int:
     return n_arms * n_features * (request.k or 1)
 
 
-def prepare(request: DecisionRequest) -> Prepared:
-    """Compute what depends on the request alone."""
-    context = None
-    if request.arms is not None and request.arms[0].x is not None:
-        context = _stack_vectors(request.arms)
+def prepare(state: ServiceState, request: DecisionRequest) -> Prepared:
+    """Compute what depends on the request alone; `state` tells which of its arms is wrong."""
+    context, arms = None, request.arms
+    if arms is not None and arms[0].x is not None:
+        context = _stack_vectors(state, request, arms)
+    elif arms is not None and any(arm.x is not None for arm in arms):
+        raise build_arms_error(state, request)
     return Prepared(None if request.decision_id is None else compute_digest(request), context)
 
 
-def _stack_vectors(arms: list[Arm]) -> Floats:
+def _stack_vectors(state: ServiceState, request: DecisionRequest, arms: list[Arm]) -> Floats:
     context = np.empty((len(arms), len(arms[0].x or ())))
-    try:
-        for i, arm in enumerate(arms):
-            if len(arm.x or ()) != context.shape[1]:
-                raise ValueError
-            context[i] = arm.x
-    except (ValueError, TypeError):
-        raise build_ragged_error(arms) from None
+    for i, arm in enumerate(arms):
+        if arm.x is None or len(arm.x) != context.shape[1]:
+            raise build_arms_error(state, request)
+        context[i] = arm.x
     check_size(context, "arms")
     return context
 

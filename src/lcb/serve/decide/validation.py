@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -54,14 +55,15 @@ def refuse_answers_of_visitors(request: messages.RewardRequest) -> None:
         raise Problem(422, f"decision_id {id!r} {words}", field="decision_id")
 
 
-def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
-    """Refuse features that are NaN or too large; `context` is (K, d)."""
+def check_size(context: Floats, field: str, *, of_arm: bool = True, places: Sequence[int] | None = None) -> None:
+    """Refuse features that are NaN or too large; `context` is (K, d), `places` are those of its arms in the request."""
     if np.vdot(context, context) <= messages.LARGEST:  # the sum of squares: faster than a look at each, and stricter
         return
     if np.maximum.reduce(np.abs(context), None) <= messages.LARGEST:
         return
     i, j = (int(n) for n in np.argwhere(~(np.abs(context) <= messages.LARGEST))[0])
-    where = f"{field}[{i}].x[{j}]" if of_arm and field == "arms" else f"{field}[{j}]"
+    place = i if places is None else places[i]
+    where = f"{field}[{place}].x[{j}]" if of_arm and field == "arms" else f"{field}[{j}]"
     value = context[i, j]
     words = "not a number" if math.isnan(value) else f"{value:g}"
     most = f"{messages.LARGEST:g}"

@@ -24,6 +24,7 @@ from lcb.serve.web.endpoint import Ask, Call, Reply, json_reply
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ACTIVATE = msgspec.json.Decoder(messages.ActivateRequest)
+_NO_FIELDS = msgspec.json.Decoder(msgspec.defstruct("NoFields", [], forbid_unknown_fields=True))
 _ENCODER = msgspec.json.Encoder()
 _LARGE_LIST = 50_000  # features of all items; encoding less takes under 10 ms
 _PER_ITEM = 25  # what an item takes besides its features, in features
@@ -134,6 +135,7 @@ class Api:
 
     async def delete_user(self, ask: Ask) -> Reply:
         """Erase all events of a user."""
+        _refuse_fields(ask.body)
         return json_reply(messages.EraseAnswer(await self.service.erase(_read_user(ask), ask.actor)))
 
     async def get_models(self, ask: Ask) -> Reply:
@@ -142,6 +144,7 @@ class Api:
 
     async def retrain(self, ask: Ask) -> Reply:
         """Learn a new model version from the log, in the background."""
+        _refuse_fields(ask.body)
         await self.retraining.ask(ask.actor)
         return json_reply(self.retraining.answer(), 202)
 
@@ -167,6 +170,12 @@ def _encode_items(items: Iterable[messages.Item]) -> bytes:
     """Encode a `messages.ItemsList` item by item, so that a thread that does it lets others run."""
     encoded = [_ENCODER.encode(item) for item in items]
     return b'{"items":[%b],"n_items":%d}' % (b",".join(encoded), len(encoded))
+
+
+def _refuse_fields(body: bytes) -> None:
+    """Refuse the body of a route that takes none, unless it is an empty object."""
+    if body:
+        decode(_NO_FIELDS, body)
 
 
 def _read_user(ask: Ask) -> str:

@@ -40,6 +40,7 @@ from lcb.serve.web.endpoint import (
     build_headers,
     build_problem,
     counted_address,
+    is_of_api,
     json_reply,
     problem_reply,
     refuse_other_sites,
@@ -104,7 +105,8 @@ class App:
         self._exact = {}  # method and path -> endpoint, for routes without parameters: one lookup, no patterns
         for call in calls:
             max_body = self.max_body if call.large_body else min(_SMALL_BODY, self.max_body)
-            endpoint = Endpoint(self, f"{call.method} {call.path}", call.handler, call.scope, max_body)
+            route, takes_query = f"{call.method} {call.path}", bool(call.query) or not is_of_api(call)
+            endpoint = Endpoint(self, route, call.handler, call.scope, max_body, takes_query=takes_query)
             self.endpoints.append(endpoint)
             routes.append(Route(call.path, endpoint, methods=[call.method]))
             if "{" not in call.path:

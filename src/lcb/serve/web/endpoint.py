@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote_plus
 
 import msgspec
 
@@ -102,6 +103,11 @@ class Call(NamedTuple):
     large_body: bool = False  # takes bodies up to `limits.max_body`; others are small
 
 
+def is_of_api(call: Call) -> bool:
+    """Whether a call is of the API; its routes refuse a query, while probes, scrapes and pages may have any."""
+    return call.path.startswith("/v1/")
+
+
 class Around(Protocol):
     """What an endpoint needs of the application."""
 
@@ -120,11 +126,16 @@ class Around(Protocol):
 
 
 class Endpoint:
-    """The ASGI endpoint of one route; `needed` is the scope of key it needs, "" for none."""
+    """The ASGI endpoint of one route; `needed` is the scope of key it needs, "" for none.
 
-    def __init__(self, around: Around, route: str, handler: Handler, needed: str, max_body: int) -> None:
+    With `takes_query`, the query of a request may have anything.
+    """
+
+    def __init__(
+        self, around: Around, route: str, handler: Handler, needed: str, max_body: int, *, takes_query: bool
+    ) -> None:
         self.around, self.route, self.handler, self.needed = around, route, handler, needed
-        self.max_body = max_body
+        self.max_body, self.takes_query = max_body, takes_query
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
@@ -135,6 +146,8 @@ class Endpoint:
         try:
             who = self.around.admit(scope, self.needed)
             CALLER.set(who or counted_address(scope))
+            if scope["query_string"] and not self.takes_query:
+                raise _build_query_error(scope["query_string"])
             body = None if cycle is None else cycle.take_body()
             if body is None:
                 body = await _read_body(receive, scope, self.max_body)
@@ -202,6 +215,13 @@ async def _receive_part(receive: Receive) -> MutableMapping[str, Any]:
 
 def _too_large(most: int) -> Problem:
     return Problem(413, f"the body is larger than the {most:,} bytes that this route takes; send less at a time")
+
+
+def _build_query_error(query: bytes) -> Problem:
+    """Return why a query is refused; a caller who sends one thinks that it has an effect."""
+    name = unquote_plus(query.decode("latin-1").partition("&")[0].partition("=")[0])[:100]
+    words = f"the query has {name!r}, and this route takes none; leave it out, and send fields in the body"
+    return Problem(422, words, field="query")
 
 
 SENT_BY_PAGES = frozenset({b"origin", b"sec-fetch-site"})  # headers that `refuse_other_sites` looks at

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from lcb.serve.web.endpoint import Call
+from lcb.serve.web.endpoint import Call, is_of_api
 from lcb.serve.web.keys import SCOPES
 from lcb.version import __version__
 
@@ -107,7 +107,7 @@ def list_statuses(call: Call) -> list[int]:
         found |= set(_WITH_KEY)
     if call.path in PROBES:
         found -= {421, 429}
-    if call.request is not None or call.query or "{" in call.path:
+    if call.request is not None or call.query or is_of_api(call) or "{" in call.path:
         found |= set(_WITH_INPUT)
     return [call.status, *sorted(found)]
 
