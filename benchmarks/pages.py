@@ -123,7 +123,8 @@ def readers(folder: Path, n: int) -> dict[str, Any]:
 def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+    path = next(filter(None, map(shutil.which, names)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=path, args=["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,8 +39,15 @@ compile_once()
 collect_ignore = ["support/preloaded.py", "cluster/ray_cases.py", "cluster/node_cases.py", "cluster/job_cases.py"]
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()  # thousands of tests and all that they import stay, and need not be looked through for garbage
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage meanwhile, and never in thousands of tests and all that they import: they stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def rows_of(models: LatentModels, n_users: int, n_rows: int, seed: int):

@@ -10,7 +10,7 @@ import lcb
 SRC = Path(lcb.__file__).parent
 COMPUTING = [
     *("learners", "bandits", "recommenders", "serve/decide", "evaluate/choice"),
-    *("models", "stats.py", "policies.py", "features.py", "item_effects.py", "evaluate/user_rates.py"),
+    *("models", "stats.py", "policies.py", "features.py", "evaluate/user_rates.py"),
 ]
 
 

@@ -9,8 +9,9 @@ SETUP = Path(__file__).parents[1] / "scripts" / "setup.sh"
 
 
 def system_packages(
-    *, postgres: bool, chromium: bool, root: bool, sudo: bool = False, apt: bool = True, tools: bool = True
-):
+    *, postgres: bool, chromium: bool, root: bool, sudo: bool = False, apt: bool = True, tools: bool = True,
+    shell: bool = False,
+):  # fmt: skip
     played = f"""
         set -euo pipefail
         . {SETUP}
@@ -20,6 +21,7 @@ def system_packages(
         id() {{ printf {0 if root else 1000}; }}
         env() {{ printf 'env %s\\n' "$*" >&3; }}
         apt-get() {{ printf 'apt-get %s\\n' "$*" >&3; {str(apt).lower()}; }}
+        apt-cache() {{ [ "$*" = "show chromium-headless-shell" ] && {str(shell).lower()}; }}
         sudo() {{ {str(sudo).lower()} || return 1; shift; "$@"; }}
         system_packages
     """
@@ -42,6 +44,12 @@ def test_a_user_who_may_become_root_without_a_password_installs_too():
     done = system_packages(postgres=False, chromium=False, root=False, sudo=True)
     assert done.returncode == 0, done.stderr
     assert "--no-install-recommends postgresql chromium fonts-dejavu-core\n" in done.stdout
+
+
+def test_a_chromium_without_windows_is_installed_where_there_is_one():
+    done = system_packages(postgres=True, chromium=False, root=True, shell=True)
+    assert done.returncode == 0, done.stderr
+    assert "--no-install-recommends chromium-headless-shell fonts-dejavu-core\n" in done.stdout
 
 
 def test_the_tools_of_the_other_tests_are_installed_with_it():

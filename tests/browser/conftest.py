@@ -27,6 +27,7 @@ QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--no-opt,--no-maglev",  # no page runs for so long that an optimising compiler would earn its CPU back
 ]
 RECOMMENDERS = [
     {"name": "lcb", "bandit": "thompson"},
@@ -35,7 +36,7 @@ RECOMMENDERS = [
 
 
 def chromium() -> str:
-    for name in ["chromium", "chromium-browser", "google-chrome"]:
+    for name in ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]:
         if found := shutil.which(name):
             return found
     raise RuntimeError("Chromium is not installed; on Debian and Ubuntu run: sudo apt-get install chromium")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
@@ -53,15 +55,22 @@ def test_this_process_still_hears_ctrl_c_when_workers_have_started():
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_ctrl_c_while_workers_start_is_heard_when_they_have(monkeypatch):
-    def submit(pool, work, task):
-        os.kill(os.getpid(), signal.SIGINT)
-        return submit_as_ever(pool, work, task)
+def at_each_start(monkeypatch, do):
+    """Call `do` when a worker is about to be started."""
 
-    submit_as_ever = parallel.ProcessPoolExecutor.submit
-    monkeypatch.setattr(parallel.ProcessPoolExecutor, "submit", submit)
+    def prepare(name):
+        do()
+        return prepare_as_ever(name)
+
+    prepare_as_ever = spawn.get_preparation_data
+    monkeypatch.setattr(spawn, "get_preparation_data", prepare)
+
+
+def test_ctrl_c_while_workers_start_is_heard_when_they_have(monkeypatch):
+    at_each_start(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         parallel.processes(abs, [-1, -2], 2)
+    assert not multiprocessing.active_children()
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
@@ -131,14 +140,24 @@ def die(task: bytes) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("when", ["at the start", "at work"])
+def wait_until_workers_are_dead() -> None:
+    for worker in multiprocessing.active_children():
+        worker.join()
+    for thread in threading.enumerate():  # one that has heard of it has time to close what workers share
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(1)
+
+
+@pytest.mark.parametrize("when", ["at the start", "while the next one starts", "at work"])
 def test_a_worker_that_dies_ends_the_work_with_an_error(when, monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    if when == "at the start":  # before it has read anything
+    if when != "at work":  # before it has read anything
         resource_tracker.ensure_running()
         monkeypatch.setattr(spawn, "get_executable", lambda: os.fsencode("/bin/false"))
-    tasks = [bytes(1_000_000), b""]  # more than a pipe holds
+    if when == "while the next one starts":
+        at_each_start(monkeypatch, wait_until_workers_are_dead)
+    tasks = [bytes(1_000_000), b"", b""]  # more than a pipe holds
     signal.alarm(60)  # ends a test that waits for ever
     try:
         with pytest.raises(WorkerLost, match="one of 2 worker processes ended before its work was done"):

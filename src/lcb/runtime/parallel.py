@@ -11,19 +11,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from multiprocessing import get_context, parent_process
+from multiprocessing import Pipe, get_context, parent_process, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from queue import Full, Queue
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lcb.errors import InputError, WorkerLost
 
@@ -138,35 +140,11 @@ def processes(
             if done:
                 done(len(results))
         return results
-    pool = None
     with TemporaryDirectory(prefix="lcb-") as folder:
         given = os.path.join(folder, "tasks")
         with open(given, "wb") as file:
             ForkingPickler(file).dump((work, tasks))
-        try:
-            with _hold_ctrl_c():
-                pool = ProcessPoolExecutor(
-                    n_workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(given,)
-                )
-                with _block_ctrl_c_in_children(), _one_blas_thread_in_children():
-                    futures = [pool.submit(_run, i) for i in range(len(tasks))]
-            for n, future in enumerate(as_completed(futures), start=1):
-                future.result()
-                if done:
-                    done(n)
-            return [future.result() for future in futures]
-        except BrokenProcessPool:
-            raise WorkerLost(
-                f"one of {n_workers} worker processes ended before its work was done, most often for lack of memory; "
-                "use fewer workers, or less data"
-            ) from None
-        except BaseException:
-            for process in list(((pool and pool._processes) or {}).values()):
-                process.terminate()
-            raise
-        finally:
-            if pool:
-                pool.shutdown(wait=True, cancel_futures=True)
+        return _run_in_workers(given, len(tasks), n_workers, done)
 
 
 @contextmanager
@@ -179,18 +157,102 @@ def spread(run: Run | None) -> Iterator[None]:
         _elsewhere.reset(token)
 
 
-_given: list[Any] = []  # in a worker: the work and all tasks
+def _run_in_workers(given: str, n_tasks: int, n_workers: int, done: Callable[[int], None] | None) -> list[Any]:
+    """Run the tasks of the file `given` in processes of its own, each asked for one task after the other.
+
+    One thread starts, asks and hears them, so a worker may die at any moment: the pools of the standard library have a
+    thread that closes what a next worker is just being started with.
+    """
+    workers: dict[Connection, BaseProcess] = {}
+    results: dict[int, Any] = {}
+    waiting = iter(range(n_tasks))
+    try:
+        with _hold_ctrl_c():
+            resource_tracker.ensure_running()  # its start would end the block of signals
+            with _block_ctrl_c_in_children(), _one_blas_thread_in_children():
+                for _ in range(n_workers):
+                    _start_worker(given, workers)
+        for connection in workers:
+            _send(connection, next(waiting), n_workers)
+        while len(results) < n_tasks:
+            for connection in cast(list[Connection], wait(list(workers))):
+                i, result = _receive(connection, n_workers)
+                results[i] = result
+                if done:
+                    done(len(results))
+                if (task := next(waiting, None)) is not None:
+                    _send(connection, task, n_workers)
+    except BaseException:
+        for process in workers.values():
+            process.terminate()
+        raise
+    finally:
+        for connection, process in workers.items():
+            connection.close()  # at which a worker ends
+            process.join()
+    return [results[i] for i in range(n_tasks)]
 
 
-def _begin(given: str) -> None:
+def _start_worker(given: str, workers: dict[Connection, BaseProcess]) -> None:
+    here, there = Pipe()
+    with there:
+        process = get_context("spawn").Process(target=_work, args=(given, there))
+        try:
+            process.start()
+        except BaseException:
+            here.close()
+            raise
+    workers[here] = process
+
+
+def _send(connection: Connection, task: int, n_workers: int) -> None:
+    try:
+        connection.send(task)
+    except OSError:
+        raise _say_lost(n_workers) from None
+
+
+def _receive(connection: Connection, n_workers: int) -> tuple[int, Any]:
+    """Return the number of a task and its result, or raise its error with the lines where it was raised."""
+    try:
+        sent = connection.recv_bytes()
+    except (EOFError, OSError):
+        raise _say_lost(n_workers) from None
+    i, result, error, lines = ForkingPickler.loads(sent)
+    if error is not None:
+        raise error from _RaisedThere(lines)
+    return i, result
+
+
+def _say_lost(n_workers: int) -> WorkerLost:
+    return WorkerLost(
+        f"one of {n_workers} worker processes ended before its work was done, most often for lack of memory; "
+        "use fewer workers, or less data"
+    )
+
+
+class _RaisedThere(Exception):
+    """The lines in which a worker raised an error, shown above those of this process."""
+
+    def __str__(self) -> str:
+        return f"in a worker process\n{self.args[0]}"
+
+
+def _work(given: str, connection: Connection) -> None:
+    """Be a worker: do the tasks whose numbers come, until no more can come."""
     _end_with_parent()
     with open(given, "rb") as file:
-        _given[:] = ForkingPickler.loads(file.read())
-
-
-def _run(i: int) -> Any:
-    work, tasks = _given
-    return work(tasks[i])
+        work, tasks = ForkingPickler.loads(file.read())
+    while True:
+        try:
+            i = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = ForkingPickler.dumps((i, work(tasks[i]), None, ""))
+        except BaseException as error:  # noqa: BLE001  # raised again by the parent
+            answer = ForkingPickler.dumps((i, None, error, traceback.format_exc()))
+        connection.send_bytes(answer)
 
 
 def _end_with_parent() -> None:
