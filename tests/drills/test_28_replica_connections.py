@@ -141,7 +141,7 @@ def test_tables_that_fail_a_check_are_called_damaged(postgres_database: str, dam
         store.append([row("a")], 0)
         with psycopg.connect(postgres_database, autocommit=True) as other:
             other.execute(damage)
-        with pytest.raises(StoreError, match="restore it from a backup"):
+        with pytest.raises(StoreError, match=r"restore (it from )?a backup"):
             store._read("select * from nowhere")
     finally:
         store.close()

@@ -7,7 +7,8 @@ The others, such as a second decision of a new user, go the way of single reques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from lcb.errors import StoreError
@@ -41,8 +42,8 @@ async def reward_many(service: Service, requests: Sequence[RewardRequest]) -> li
     Rewards that change earlier ones are stored last: what comes between them would need their user folded each time.
     """
     found: dict[int, Outcome] = {}
-    await service.fetch_slots([one.decision_id for one in requests])
-    entries = build_rewards(service, requests, found)
+    missing = await service.fetch_slots([one.decision_id for one in requests])
+    entries = build_rewards(service, requests, found, missing)
     changes = {i: entries.pop(i) for i, entry in list(entries.items()) if changes_reward(entry.row.id)}
     return await _store(service, requests, service.reward, entries | changes, found)
 
@@ -138,13 +139,26 @@ def build_decisions(
     return made
 
 
-def build_rewards(service: Service, requests: Sequence[RewardRequest], found: dict[int, Outcome]) -> dict[int, Entry]:
-    """Return the new rewards of the requests that need not wait; refusals and repeated answers go to `found`."""
+def build_rewards(
+    service: Service,
+    requests: Sequence[RewardRequest],
+    found: dict[int, Outcome],
+    missing: Mapping[str, Problem] = MappingProxyType({}),
+) -> dict[int, Entry]:
+    """Return the new rewards of the requests that need not wait; refusals and repeated answers go to `found`.
+
+    `missing` are refusals by decision: those that the log was just found not to have.
+    """
     made, slots = dict[int, Entry](), set[str]()  # a second reward of a slot waits for the first
     for i, request in enumerate(requests):
         id = request.decision_id
         try:
-            if id in slots or (slot := find_slot_now(service, id)) is None:
+            if id in slots:
+                continue
+            slot = find_slot_now(service, id)
+            if slot is None:
+                if (refusal := missing.get(decision_of_slot(id))) is not None and not is_coming(service, id):
+                    found[i] = refusal
                 continue
             entry = service.rewards.reward(request, slot)
         except (Problem, StoreError) as error:
@@ -168,13 +182,19 @@ def can_decide_now(service: Service, request: DecisionRequest) -> bool:
     return request.user not in service.arriving and world.has_user(request.user)
 
 
+def is_coming(service: Service, id: str) -> bool:
+    """Whether the decision of a slot, or its reward, waits for the store."""
+    journal = service.journal
+    return journal.pending(decision_of_slot(id)) is not None or journal.pending(reward_id(id)) is not None
+
+
 def find_slot_now(service: Service, id: str) -> RewardSlot | None:
     """Return a slot; None if its reward needs a read in a thread or another request first.
 
     Raises Problem if the slot is archived, or if there is none.
     """
-    journal, slots, decision_id = service.journal, service.slots, decision_of_slot(id)
-    if journal.pending(decision_id) or journal.pending(reward_id(id)):
+    slots, decision_id = service.slots, decision_of_slot(id)
+    if is_coming(service, id):
         return None
     if id not in slots and not service.can_read_slots(decision_id):
         return None

@@ -335,8 +335,11 @@ class Service:
                 raise Problem(503, f"{key} is waiting for the store; send the same request again", retry_after=1)
             await asyncio.wait([waiting])
 
-    async def fetch_slots(self, ids: Collection[str]) -> None:
-        """Read slots that are not in memory together, where the event loop should not read them itself."""
+    async def fetch_slots(self, ids: Collection[str]) -> dict[str, Problem]:
+        """Read slots that are not in memory together, where the event loop should not read them itself.
+
+        Returns the refusals of decisions that the log does not have.
+        """
         missing = [
             id
             for id in ids
@@ -344,8 +347,7 @@ class Service:
             and self.journal.pending(decision_of_slot(id)) is None
             and not self.can_read_slots(decision_of_slot(id))
         ]
-        if missing:
-            await self._reads.fetch_many_slots(missing)
+        return await self._reads.fetch_many_slots(missing) if missing else {}
 
     def can_read_slots(self, decision_id: str) -> bool:
         """Whether the event loop may read the slots of a decision itself."""

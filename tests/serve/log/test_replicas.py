@@ -18,6 +18,7 @@ from lcb.errors import StoreUnavailable
 from lcb.messages import Arm, DecisionRequest, ItemRequest, ItemsRequest, RewardRequest
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
+from lcb.serve.decide_many import reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
@@ -558,5 +559,33 @@ def test_users_who_cannot_be_read_are_read_when_the_store_is_back(postgres_datab
             await until(lambda: other.world.seq == one.world.seq)
             assert times >= 4
             assert other.world.n_started == 3
+
+    run(work())
+
+
+# Batches
+
+
+def test_a_batch_of_rewards_for_unknown_decisions_is_looked_up_at_once(postgres_database: str, tmp_path: Path) -> None:
+    """Each would take a read in a thread, and threads that read hold up the event loop."""
+
+    async def work() -> None:
+        async with replica(postgres_database, tmp_path) as one, replica(postgres_database, tmp_path) as other:
+            known = await decided(other, "Ann")
+            n_reads, pool = 0, one.store._pool
+            read = pool.read
+
+            def count(*given: Any) -> Any:
+                nonlocal n_reads
+                n_reads += 1
+                return read(*given)
+
+            pool.read = count
+            requests = [RewardRequest(f"unknown{i}", 1.0) for i in range(99)]
+            *refused, answer = await reward_many(one, [*requests, RewardRequest(known, 1.0)])
+            assert [isinstance(problem, Problem) and problem.status for problem in refused] == [404] * 99
+            assert "no decision 'unknown7'" in str(refused[7])
+            assert isinstance(answer, bytes)
+            assert n_reads < 30
 
     run(work())

@@ -37,6 +37,7 @@ from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.log.key_events import check_keys
+from lcb.serve.retain.ids import check_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
@@ -90,6 +91,8 @@ def verify(
         if user is None:
             _check_keys(store, report)
             check_file(store, report)
+            if base is None and not whole and (words := check_ids(store)):
+                report.add_words(None, words)
         report.seconds = time.monotonic() - began
         if not any(row.kind in VOIDING for row in store.events(upto)):
             return report

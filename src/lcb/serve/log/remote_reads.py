@@ -128,12 +128,17 @@ class RemoteReads:
         if self.world.n_erasures == n_erasures:
             self.slots.admit(found)
 
-    async def fetch_many_slots(self, slot_ids: Sequence[str]) -> None:
-        """Do the same for the slots of a batch by one read; those that the log does not have, or not yet, are left."""
+    async def fetch_many_slots(self, slot_ids: Sequence[str]) -> dict[str, Problem]:
+        """Do the same for the slots of a batch by one read; returns the refusals of decisions that the log has not.
+
+        Those that it has, but that are not applied here yet, are left.
+        """
         n_erasures = self.world.n_erasures
-        for found in await self.read(self.slots.read_many, slot_ids):
+        found, missing = await self.read(self.slots.read_many, slot_ids)
+        for slots in found:
             if self.world.n_erasures == n_erasures:
-                self.slots.admit(found)
+                self.slots.admit(slots)
+        return missing
 
 
 def _read_others(store: Store, seen: int) -> Appended:

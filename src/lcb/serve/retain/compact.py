@@ -40,7 +40,7 @@ from lcb.serve.retain.base import (
     stays,
 )
 from lcb.serve.retain.cut import find_cut
-from lcb.serve.retain.ids import digest_ids
+from lcb.serve.retain.ids import check_ids, digest_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.users import UserGone
 from lcb.serve.state.world import World
@@ -120,6 +120,8 @@ def _compact(
             archive.settle(store)
         archive.list_parts()
         done.n_removed += _finish(store, before, progress, sleep)
+    if words := check_ids(store):
+        raise build_changed(store, f"the table archived ({words})")
     discard_new(folder)
     began = now()
     cut, done.n_ahead = find_cut(store, done.upto, began - keep, progress, began)

@@ -21,6 +21,7 @@ from lcb.serve.retain.base import stays
 from lcb.storage.store.base import Store
 from lcb.storage.store.chain import LINK_BYTES
 from lcb.storage.store.retention import BASE, hash_id
+from lcb.words import format_count
 
 
 def digest_ids(store: Store, upto: int, kept: Collection[int]) -> bytes:
@@ -44,7 +45,8 @@ def check_ids(store: Store) -> str:
     """Return in words what is wrong with the remembered ids; nothing if right, or only the archive can tell."""
     rows = store.newest_of_service(("compact",), limit=1)
     if not rows:
-        return ""
+        n = len(store.list_archived())
+        return f"the table archived has {format_count(n, 'id')}, but this log was never compacted" if n else ""
     base: CompactBody = events.decode(rows[0].kind, rows[0].body)
     if not base.ids or _has_erased(store, base.upto, rows[0].seq):
         return ""

@@ -69,6 +69,10 @@ def build_archived(decision_id: str) -> Problem:
     return Problem(410, f"{words}; it takes no reward any more, and its id is taken", field="decision_id")
 
 
+def build_unknown(decision_id: str) -> Problem:
+    return Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
+
+
 class RewardSlots:
     """The slots of recent decisions, at most 20,000 and 64 MB; older ones are read from the log."""
 
@@ -96,10 +100,10 @@ class RewardSlots:
         decision_id = decision_of_slot(slot_id)
         store, upto = self.world.store, self.world.seq
         row = store.event(decision_id)
-        if row is None and store.was_archived(decision_id):
-            raise build_archived(decision_id)
-        if row is None or row.seq > upto or row.kind != "decision":
-            raise Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
+        if row is None:
+            raise self._build_missing(decision_id)
+        if row.seq > upto or row.kind != "decision":
+            raise build_unknown(decision_id)
         slots = open_slots(row, events.decode("decision", row.body))
         if slot_id not in slots:
             wanted = "one of its slots" if slot_id != decision_id else "the reward_id of a slot"
@@ -110,13 +114,24 @@ class RewardSlots:
                 slot.apply(events.decode("reward", later.body))
         return slots
 
-    def read_many(self, slot_ids: Sequence[str]) -> list[dict[str, RewardSlot]]:
-        """Read slots of several decisions, without those that cannot be read; may run in any thread."""
-        found = []
-        for slot_id in {decision_of_slot(id): id for id in slot_ids}.values():
+    def read_many(self, slot_ids: Sequence[str]) -> tuple[list[dict[str, RewardSlot]], dict[str, Problem]]:
+        """Read slots of several decisions, without those that cannot be read; may run in any thread.
+
+        Decisions that the log does not have are looked up together, and returned with the refusal of their rewards.
+        """
+        slot_of = {decision_of_slot(id): id for id in slot_ids}
+        there = self.world.store.ids_there(list(slot_of))
+        found, missing = [], {id: self._build_missing(id) for id in slot_of.keys() - there}
+        for decision_id in there:
             with suppress(Problem):  # told when the reward itself is asked for
-                found.append(self.read(slot_id))
-        return found
+                found.append(self.read(slot_of[decision_id]))
+        return found, missing
+
+    def _build_missing(self, decision_id: str) -> Problem:
+        """Return the answer to a request about a decision that the log does not have, or has no more."""
+        state, store = self.world.state, self.world.store
+        archived = state.compacted is not None and store.was_archived(decision_id)
+        return build_archived(decision_id) if archived else build_unknown(decision_id)
 
     def admit(self, slots: dict[str, RewardSlot]) -> None:
         for id, slot in slots.items():

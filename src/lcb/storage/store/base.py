@@ -185,6 +185,13 @@ class SharedReads:
         statement = f'select sum(length({self.body})) from event where "user" = {mark} and seq <= {mark}'
         return int(self._read(statement, (storable(user), upto))[0][0] or 0)
 
+    def ids_there(self, ids: Sequence[str]) -> set[str]:
+        """Return those of these ids, some hundreds at most, that events have."""
+        names = {storable(id): id for id in ids}
+        marks = ", ".join([self.placeholder] * len(names))
+        found = self._read(f"select id from event where id in ({marks}) and seq > 0", list(names)) if names else []
+        return {names[id] for (id,) in found}
+
     def bytes_of_event(self, id: str) -> int:
         found = self._read(f"select length({self.body}) from event where id = {self.placeholder}", (storable(id),))
         return int(found[0][0]) if found else 0
@@ -233,6 +240,10 @@ class Store(Protocol):
         """Return how many bytes the bodies of a user's events have."""
 
     def bytes_of_event(self, id: str) -> int: ...
+    def ids_there(self, ids: Sequence[str]) -> set[str]:
+        """Return those of these ids, some hundreds at most, that events have."""
+        ...
+
     def newest_of(self, user: str) -> int: ...
     def events_of_service(self, upto: int | None = None) -> list[Row]: ...
     def newest_of_service(self, kinds: Sequence[str], upto: int | None = None, limit: int = 10_000) -> list[Row]: ...

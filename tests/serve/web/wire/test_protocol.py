@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lcb.serve.web.wire import protocol as wire
 from lcb.serve.web.wire.outgoing import Outgoing
-from lcb.serve.web.wire.protocol import MAX_PIPELINED, protocol
+from lcb.serve.web.wire.protocol import MAX_PIPELINED, MOST_SMALL, protocol
 
 DEADLINE = 0.6
 LONG = 30.0  # far above the deadline, far below never: machines are noisy
@@ -328,6 +328,20 @@ def test_a_body_within_the_limit_is_read_whole(start, size):
     chunks = b"".join(b"%x\r\n%b\r\n" % (1 + i % 999, b"y" * (1 + i % 999)) for i in range(500))
     chunked = b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
     assert server.ask(chunked)[2] == b"%d" % sum(1 + i % 999 for i in range(500))
+
+
+@both_loops
+def test_a_body_of_very_many_small_pieces_is_refused(start):
+    """A piece is a call, so bodies of single bytes over some connections would hold up the event loop for seconds."""
+    server = start()
+    with server.connect(b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n") as client:
+        send_all(client, b"1\r\nx\r\n" * 2000, 20)
+        assert answer(client)[0] in (400, 0)  # 0: still sending when the service stopped listening
+    assert server.app.received <= MOST_SMALL
+    chunked = b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    status, _, body = server.ask(chunked + b"1\r\nx\r\n" * (MOST_SMALL + 1) + b"0\r\n\r\n")
+    assert (status, b"send larger ones" in body) == (400, True)
+    assert server.ask(chunked + b"1\r\nx\r\n" * MOST_SMALL + b"0\r\n\r\n")[2] == b"%d" % MOST_SMALL
 
 
 def test_one_byte_above_the_limit_is_too_much(start):

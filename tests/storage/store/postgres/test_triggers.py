@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from lcb.errors import StoreUnavailable
-from lcb.storage.store.base import NewRow
+from lcb.storage.store.base import NewRow, Rewrite
 from lcb.storage.store.open_store import open_store
+from lcb.storage.store.postgres.store import Postgres
 from support.tampering import run_sql
 
 DROPS = "create function spoil() returns trigger language plpgsql as 'begin return null; end'"
@@ -41,5 +43,31 @@ def test_nothing_is_written_through_a_trigger(new_postgres_database: str, name: 
         run_sql(new_postgres_database, undo)
         assert [row.id for row in store.append(build(3), 2).rows] == ["d3"]
         assert [row.kind for row in store.events(0)] == ["decision"] * 3
+    finally:
+        store.close()
+
+
+def test_no_trigger_is_added_after_a_write_has_looked_for_one(
+    new_postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither beside the rows of others, which takes a transaction, nor in an erasure."""
+    store, refused = open_store(new_postgres_database), list[str]()
+    look = Postgres._refuse_changes
+
+    def add_after_the_look(self: Postgres, has_triggers: bool) -> None:
+        look(self, has_triggers)
+        try:
+            run_sql(new_postgres_database, f"set lock_timeout = '200ms'; {TRIGGER}")
+        except psycopg.errors.LockNotAvailable as error:
+            refused.append(str(error))
+
+    try:
+        store.append(build(1), 0)
+        run_sql(new_postgres_database, DROPS)
+        monkeypatch.setattr(Postgres, "_refuse_changes", add_after_the_look)
+        assert [row.seq for row in store.append(build(2), 0).rows] == [1, 2]
+        store.erase("ann", lambda rows: ([Rewrite(2, "erased/2", "erased decision", b"left")], build(3)[0]), 2)
+        assert len(refused) == 2
+        assert [row.id for row in store.events(0)] == ["d1", "erased/2", "d3"]
     finally:
         store.close()

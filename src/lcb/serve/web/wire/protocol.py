@@ -6,9 +6,9 @@
     unfinished headers and large bodies of
     all connections above `MOST_HELD` bytes   the largest request that is not complete: 431 or 503, closed
     no header Host in HTTP/1.1, or several    400, closed
-    a Transfer-Encoding other than chunked,
-    or several                                400, closed
+    Transfer-Encoding not chunked, or several 400, closed
     a body above `max_body` bytes             413, closed      (by Content-Length at once, chunked as it grows)
+    a body of very many small pieces          400, closed      (each piece is a call)
     connections above `max_connections`       the one that has waited longest for its client is closed; if none waits
                                               503, closed      Retry-After: 1
     connections of an address above
@@ -47,9 +47,10 @@ from lcb.serve.web.wire.refusing import BODY, FIELD_BYTES, HEADERS, IDLE, MAX_FI
 
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
+MOST_SMALL, _SMALL = 1000, 64  # pieces of a body that have less than so many bytes
+_MANY_PIECES = f"the body came in more than {MOST_SMALL:,} pieces of less than {_SMALL} bytes; send larger ones"
 _PIECE = 8192  # bytes that are parsed at once: those before an unfinished request are not counted with it
 _CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
-
 _UNREAD = Problem(408, "the answer was not read")
 
 
@@ -108,6 +109,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         "sent",
         "sent_at",
         "since",
+        "small",
         "stage",
         "sweep",
     )
@@ -141,11 +143,11 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.came = 0  # bytes received since the first chunk of an unfinished request; -1: it began in this chunk
         self.chunk = 0
         self.held = 0  # bytes of memory that unfinished headers take, or a large body until it is answered
-        self.body = 0
+        self.body = self.small = 0  # bytes of the body, small pieces of it
         self.sent, self.sent_at = -1, 0.0
         self.paused_at = 0.0  # when writing was last paused, because the client does not read
         self.answered_at = 0.0
-        self.refusal: Problem | None = None  # to be sent after the answers to the requests before
+        self.refusal: Problem | None = None  # sent after the answers to the requests before
         self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -227,7 +229,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
                 else:
                     self._hold(self.came + _PIECE + FIELD_BYTES * len(self.headers))
                     self.sweep.limit_held(MOST_HELD)
-            elif self.came > 2 * self.max_body + self.max_header:  # includes chunk sizes, extensions and trailers
+            elif self.came > 2 * (self.body + self.max_header):  # includes chunk sizes, extensions and trailers
                 self._refuse_body()
             elif self.headers and self._has_large_headers():
                 self._refuse_header()
@@ -246,7 +248,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.stage = HEADERS
         self.since = self.loop.time()
         self.came = -1
-        self.body = 0
+        self.body = self.small = 0
         HttpToolsProtocol.on_message_begin(self)
 
     def on_headers_complete(self) -> None:
@@ -304,6 +306,13 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.body += len(body)
         if self.body > self.max_body:
             return self._refuse_body()
+        if len(body) < _SMALL:
+            self.small += 1
+            if self.small > MOST_SMALL:
+                words = (
+                    f"the body came in more than {MOST_SMALL:,} pieces of less than {_SMALL} bytes; send larger ones"
+                )
+                return self._refuse(Problem(400, words))
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body

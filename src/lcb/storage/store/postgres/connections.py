@@ -28,6 +28,10 @@ LOCK_SECONDS = 3
 STATEMENT_SECONDS = 4
 IDLE_SECONDS = 5
 ANSWER_SECONDS = 6.0  # longer than the server's own limits, so that those end first
+_COMMIT = (  # a commit is answered when it is on disk, whatever the database says
+    "set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on' "
+    "else current_setting('synchronous_commit') end, false)"
+)
 _LIMITS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": f"{LOCK_SECONDS}s",
@@ -37,6 +41,7 @@ _LIMITS = {
     "tcp_keepalives_count": "3",
 }
 _TABLES = ("head", "event", "snapshot", "key")
+_NO_TABLE = "no table"
 _SESSIONS = 5  # opened to find out whether a pooler shares them
 Error = psycopg.Error
 _FAILURES = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -101,19 +106,19 @@ class Address:
             connection = Connection.connect(**given, autocommit=True)
             limits = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _LIMITS.items())
             try:
-                connection.execute(f"select {limits}")
+                connection.execute(f"select {limits}, {_COMMIT}")
             except psycopg.Error:
                 connection.close()
                 raise
         except psycopg.Error as error:
-            raise self.store_error(error) from None
+            raise self.store_error(error, connected=False) from None
         return connection
 
     def closed_error(self) -> StoreError:
         return StoreError(f"{self.shown} was closed; open it again")
 
-    def store_error(self, error: psycopg.Error) -> StoreError:
-        """The error to raise for an error of the driver."""
+    def store_error(self, error: psycopg.Error, *, connected: bool = True) -> StoreError:
+        """The error to raise for an error of the driver, which came while connecting if not `connected`."""
         state, words = error.sqlstate, self._words(error)
         if isinstance(error, Slow):
             return StoreUnavailable(f"{self.shown} gives no answer ({words}); check the server")
@@ -129,14 +134,18 @@ class Address:
             return StoreUnavailable(f"{self.shown} cannot be reached or written ({words}); check the server")
         if state == "42501":
             return StoreError(f"{self.shown}: {words}; let its user create and write tables")
-        damage = words if state in _DAMAGED else self._find_damage()
+        damage = words if state in _DAMAGED else self._find_damage() if connected else None
         if damage is not None:
             return self.damaged_error(damage)
+        if not connected:
+            return StoreUnavailable(f"{self.shown} refused to set the limits of a connection ({words}); try again")
         return StoreUnavailable(
             f"{self.shown} refused a statement ({words}); a check of its tables found no damage; try again"
         )
 
     def damaged_error(self, damage: str) -> StoreError:
+        if damage.startswith(_NO_TABLE):
+            return StoreError(f"{self.shown} has {damage}; rename it back if it was renamed, else restore a backup")
         return StoreError(f"{self.shown} is damaged ({damage}); restore it from a backup")
 
     def _find_damage(self) -> str | None:
@@ -183,7 +192,7 @@ def find_damage(connection: Connection) -> str | None:
     if no_schema:
         return None
     if any(missing):
-        return f"no table {_TABLES[missing.index(True)]}"
+        return f"{_NO_TABLE} {_TABLES[missing.index(True)]}"
     ends = "select (select seq from head), (select coalesce(max(seq), 0) from event)"
     head, last = connection.execute(ends).fetchall()[0]
     return None if head == last else f"head at {head}, log at {last}"

@@ -38,23 +38,23 @@ from lcb.storage.store.base import (
     storable,
 )
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
-from lcb.storage.store.migrate import log_upgrade, missing_migrations
 from lcb.storage.store.postgres.connections import (
     Address,
     Connection,
     ConnectionPool,
     Error,
-    find_damage,
     is_lost,
     list_columns,
     lock_number,
     read_one,
 )
+from lcb.storage.store.postgres.migrating import migrate
 from lcb.storage.store.postgres.retention import PostgresRetention
 from lcb.storage.store.postgres.scrub import NOTE, Scrubber, Scrubbing
 from lcb.storage.store.schema import ADDED_ON_POSTGRES, HAS_TRIGGERS, WATCH, build_changed
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 
+_STILL = "lock table event in row exclusive mode"  # no trigger or rule is added between the look for one and the insert
 _LOCK = "select seq, link from head for update"
 _OTHERS = f"select {COLUMNS} from event where seq > %s order by seq"
 _NEW = 'event(seq, id, kind, "user", model, body, salt, link)'
@@ -81,7 +81,7 @@ _REWRITE = (
     "where event.seq = given.seq"
 )
 _MOVE = "update head set seq = %s, link = %b"
-_BLOCK, _MIGRATION_SECONDS = 2000, 600
+_BLOCK = 2000
 Statement = tuple[str, Sequence[object]]
 
 
@@ -108,52 +108,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
             self._address.check_sessions()
         except Error as error:
             raise self._address.store_error(error) from None
-        self._migrate(create)
-
-    # Opening
-
-    def _migrate(self, create: bool) -> None:
-        connection = self._connect()
-        connection.limit = _MIGRATION_SECONDS
-        try:
-            connection.execute("begin isolation level read committed")
-            for name, value in (("statement_timeout", "0"), ("lock_timeout", f"{_MIGRATION_SECONDS}s")):
-                connection.execute("select set_config(%s, %s, true)", (name, value))
-            connection.execute("select pg_advisory_xact_lock(%s)", (lock_number("migrate"),))
-            version = self._version(connection)
-            if version == 0 and not create:
-                raise StoreError(
-                    f"{self.url} has no tables of lcb; give the database of a service, or start one: lcb serve"
-                )
-            todo = missing_migrations("postgres", self.url, version)
-            for number, text in todo:
-                connection.execute(text)
-                connection.execute("insert into lcb_schema values(%s)", (number,))
-            connection.execute("commit")
-            log_upgrade(self.url, version, todo)
-            if (damage := find_damage(connection)) is not None:
-                raise self._address.damaged_error(damage)
-        except Error as error:
-            raise self._address.store_error(error) from None
-        finally:
-            connection.close()
-
-    def _version(self, connection: Connection) -> int:
-        asked = "select current_setting('server_encoding'), to_regclass('lcb_schema')::text"
-        encoding, ours = read_one(connection, asked)
-        if encoding != "UTF8":
-            raise StoreError(f"{self.url} is in {encoding}; make the database with encoding UTF8")
-        if ours is not None:
-            return int(read_one(connection, "select coalesce(max(version), 0) from lcb_schema")[0])
-        there = read_one(
-            connection,
-            "select min(relname) from pg_class where relnamespace = current_schema()::regnamespace "
-            "and relkind in ('r', 'p') and not exists (select from pg_depend where objid = pg_class.oid "
-            "and classid = 'pg_class'::regclass and deptype = 'e')",
-        )[0]
-        if there is not None:
-            raise StoreError(f"{self.url} holds other tables ({there}); give an empty database")
-        return 0
+        migrate(self._address, create=create)
 
     def _connect(self) -> Connection:
         if self._closed:
@@ -185,6 +140,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
             try:
                 with connection.pipeline():
                     connection.execute("begin isolation level read committed read write")
+                    connection.execute(_STILL)
                     asked = [connection.execute(text, values) for text, values in first]
                 return connection, [one.fetchall() for one in asked]
             except Error as error:
@@ -231,8 +187,8 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
         with self._transaction(*begin) as (connection, ((found,), met, there, ((has_triggers,),))):
             self._refuse_changes(has_triggers)
             others, head = [Row(*row) for row in met], Head(*found)
-            self._head = head
-            self._others_write = bool(others)
+            self._refuse_shorter(head, seen)
+            self._head, self._others_write = head, bool(others)
             left, snapshots, late = drop_outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
             fresh = [row for row in left if row.id not in refused]
@@ -379,6 +335,13 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
             connection.close()
 
         return release
+
+    def _refuse_shorter(self, head: Head, seen: int) -> None:
+        if head.seq < seen:
+            words = (
+                f"ends at event {head.seq}, but this service has applied {seen}: the server has lost what it committed"
+            )
+            raise StoreError(f"the log in {self.url} {words}; restore the log, or restart to go on from {head.seq}")
 
     def _refuse_changes(self, has_triggers: bool) -> None:
         if has_triggers and (changes := self.find_changes_of_schema()):
