@@ -81,3 +81,11 @@ def test_what_a_fold_takes_is_measured_for_the_user(log: Inside) -> None:
     assert cost.per_event < 1.0
     cost.per_event = 1.0
     assert cost.estimate("ann", 1) == 2 * N + 1  # all events of the user, though fewer are counted
+
+
+def test_changes_of_one_user_that_take_several_commits_count_for_each(
+    log: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_limit, "TOGETHER", 4)
+    found = log.done(reward_many(log.service, [RewardRequest(f"ann{i}", 2.0) for i in range(N)]))
+    assert [isinstance(one, bytes) for one in found] == [True] * 3 + [False] * (N - 3)

@@ -14,6 +14,7 @@ from lcb.serve.threads import CALLER
 T = TypeVar("T")
 SHARE = 0.25  # of the time, for each caller
 BURST = 0.5  # seconds of work that a caller who has changed nothing for a while may ask for at once
+TOGETHER = 256  # changes, about as many as one commit has
 FREE = 0.001  # seconds of work of each change that do not count: changes of short histories are not limited
 _MOST = 10_000  # callers and users that are kept
 
@@ -21,7 +22,7 @@ _MOST = 10_000  # callers and users that are kept
 class ChangeLimit:
     """Counts what the changes of each caller will cost; one who is beyond their share is refused with 429.
 
-    Changes of one user from the same state of the log are stored together, and folded once.
+    Changes of one user from the same state of the log are stored together, and folded once for each `TOGETHER`.
 
     >>> limit = ChangeLimit(FoldCost(), lambda: 0.0)
     >>> for seq in (1, 2):
@@ -35,11 +36,14 @@ class ChangeLimit:
     def __init__(self, cost: FoldCost, monotonic: Callable[[], float]) -> None:
         self.cost, self.monotonic = cost, monotonic
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by caller: seconds of work, and when
-        self._last: OrderedDict[str, int] = OrderedDict()  # by user: the state of the log at the last change
+        self._last: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by user: state at the last change, and how many
 
     def take(self, user: str, n_events: int, seq: int) -> None:
         """Count a change of a user who has at least `n_events`, asked for in the state `seq`; 429 if too much."""
-        if self._last.get(user) == seq:
+        last, n = self._last.get(user, (seq, 0))
+        n = n + 1 if last == seq else 1
+        if n > 1 and n % TOGETHER:
+            self._last[user] = seq, n
             return
         caller, now = CALLER.get(), self.monotonic()
         left, then = self._left.get(caller, (BURST, now))
@@ -52,7 +56,7 @@ class ChangeLimit:
             )
             raise Problem(429, f"{words}; send this one again in {wait} s", retry_after=wait)
         _keep(self._left, caller, (left - needed, now))
-        _keep(self._last, user, seq)
+        _keep(self._last, user, (seq, n))
 
 
 def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:

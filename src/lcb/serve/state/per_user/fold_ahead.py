@@ -25,13 +25,16 @@ class FoldedAhead:
     own: OwnRewards | None
     n_before: int
     n_events: int
-    seconds: float  # of processor time
+    seconds: float  # of processor time, with reading
 
 
-def fold_ahead(fold: UserFold, name: str, past: Sequence[Row], batch: Sequence[Row]) -> FoldedAhead | None:
+def fold_ahead(
+    fold: UserFold, name: str, past: Sequence[Row], batch: Sequence[Row], reading: float = 0.0
+) -> FoldedAhead | None:
     """Fold the events `past` of a user, and those of `batch` up to the last of the first changes in a row.
 
-    None if events of the service come before the changes: how a user is folded may depend on them.
+    None if events of the service come before the changes: how a user is folded may depend on them.  `reading` are the
+    seconds that it took to read the past.
     """
     began, taken = time.thread_time(), list[Row]()
     for row in batch:
@@ -47,4 +50,4 @@ def fold_ahead(fold: UserFold, name: str, past: Sequence[Row], batch: Sequence[R
     assert user is not None
     moves = fold.moves_item(taken[-1], events.decode("reward", taken[-1].body))
     own = OwnRewards(fold, past) if moves and fold.state.counts_users else None
-    return FoldedAhead(user, own, len(past), len(past) + len(taken), time.thread_time() - began)
+    return FoldedAhead(user, own, len(past), len(past) + len(taken), reading + time.thread_time() - began)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -87,9 +88,13 @@ class UserLoader:
             else:
                 users[name] = self._resume(snapshot, name, later, upto)
         changed = dict.fromkeys(row.user for row in rows if row.user is not None and needs_history(row))
-        histories = {name: self.read_events(name, 0, upto) for name in changed}
+        histories, seconds = dict[str, list[Row]](), dict[str, float]()
+        for name in changed:
+            began = time.thread_time()
+            histories[name] = self.read_events(name, 0, upto)
+            seconds[name] = time.thread_time() - began
         again = list(self.store.events(upto, rows[-1].seq))
-        folded = {name: fold_ahead(self.fold, name, past, again) for name, past in histories.items()}
+        folded = {name: fold_ahead(self.fold, name, past, again, seconds[name]) for name, past in histories.items()}
         return Prefetched(again, users, histories, {name: one for name, one in folded.items() if one is not None})
 
     def _resume(self, snapshot: Snapshot, name: str, rows: list[Row], upto: int) -> User | None:
