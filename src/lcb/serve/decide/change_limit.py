@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from lcb.serve.errors import Problem
-from lcb.serve.state.fold_cost import FoldCost
+from lcb.serve.state.per_user.fold_cost import FoldCost
 from lcb.serve.threads import CALLER
 
 T = TypeVar("T")

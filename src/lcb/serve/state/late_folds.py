@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from lcb.serve import events
 from lcb.serve.state.canary import CanaryCounts
-from lcb.serve.state.fold_cost import FoldCost
 from lcb.serve.state.per_user.fold_ahead import FoldedAhead
+from lcb.serve.state.per_user.fold_cost import FoldCost
 from lcb.serve.state.per_user.load_users import Prefetched, UserLoader
 from lcb.serve.state.per_user.own_rewards import OwnRewards
 from lcb.serve.state.per_user.user_cache import UserCache
