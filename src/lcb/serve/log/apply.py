@@ -122,7 +122,7 @@ class EventApplier:
         batch.n_applied = i
         self._note_applied(batch, first)
         world.late.allowed = False
-        if not world.late.fold_some():
+        if world.late.names and not world.late.fold_some():
             asyncio.get_running_loop().call_soon(self._proceed)
             return False
         world.release()
