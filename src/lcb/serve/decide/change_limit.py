@@ -15,7 +15,7 @@ T = TypeVar("T")
 SHARE = 0.25  # of the time, for each caller
 BURST = 0.5  # seconds of work that a caller who has changed nothing for a while may ask for at once
 TOGETHER = 256  # changes, about as many as one commit has
-FREE = 0.001  # seconds of work of each change that do not count: changes of short histories are not limited
+FREE = 0.0002  # seconds of work of each change that do not count: changes of short histories are not limited
 _MOST = 10_000  # callers and users that are kept
 
 

@@ -198,6 +198,7 @@ class Journal:
 
     def _catch_up(self) -> None:
         try:
+            self.store.check()
             if self.trouble is not None:
                 self._apply_others(self.store.append([], self._seen).rows)
             rows: list[Row] = []

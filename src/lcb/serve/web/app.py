@@ -27,6 +27,7 @@ from lcb.serve.observe.metrics import Metrics
 from lcb.serve.service import Service
 from lcb.serve.threads import Threads
 from lcb.serve.web.api import Api
+from lcb.serve.web.body_turns import BodyTurns
 from lcb.serve.web.endpoint import (
     SENT_BY_PAGES,
     Ask,
@@ -89,6 +90,7 @@ class App:
         self.rates = RateLimits(service.settings.limits.rate)
         what, setting = "requests that answer 401 or 404 without a valid key", "limits.failures"
         self.failures = RateLimits(service.settings.limits.failures, seconds=10, what=what, setting=setting)
+        self.body_turns = BodyTurns()
         self.heavy = Threads("heavy")  # reading and recomputing the log
         self.hosts = Hosts(service.settings)
         self.refusals = Refusals(service)

@@ -22,6 +22,7 @@ from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
 from lcb.serve.observe.places import Places
 from lcb.serve.threads import CALLER
+from lcb.serve.web.body_turns import LARGE, BodyTurns
 from lcb.serve.web.wire.cycle import Cycle, encode_headers
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 from lcb.serve.web.wire.places import group_address
@@ -111,6 +112,8 @@ def is_of_api(call: Call) -> bool:
 class Around(Protocol):
     """What an endpoint needs of the application."""
 
+    body_turns: BodyTurns
+
     def admit(self, scope: Scope, needed: str) -> str | None:
         """Return the name of a request's key after all checks; Problem 401, 403, 421 or 429."""
 
@@ -153,6 +156,8 @@ class Endpoint:
                 body = await _read_body(receive, scope, self.max_body)
             elif len(body) > self.max_body:
                 raise _too_large(self.max_body)
+            if len(body) > LARGE:
+                await self.around.body_turns.take(CALLER.get(), len(body))
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Disconnected:
             return

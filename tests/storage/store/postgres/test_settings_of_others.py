@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lcb.errors import StoreError
-from lcb.storage.store.base import NewRow, Store
+from lcb.storage.store.base import NewRow, Rewrite, Store
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.postgres.store import Postgres
 from support.tampering import run_sql
@@ -41,12 +41,44 @@ def test_nothing_is_added_to_a_log_that_has_lost_events(new_postgres_database: s
         store.append(build(2), 1)
         run_sql(new_postgres_database, "delete from event where seq = 2")
         run_sql(new_postgres_database, "update head set seq = 1, link = ?", links[0])
-        with pytest.raises(StoreError, match="ends at event 1, but this service has applied 2: the server has lost"):
-            store.append(build(3), 2)
+        words = "not the one that this service has applied: event 2 is missing"
+        for again in (lambda: store.append(build(3), 2), lambda: store.check(), lambda: erase_ann(store, 2)):
+            with pytest.raises(StoreError, match=words):
+                again()
         assert store.head() == 1
-        assert [row.id for row in store.append(build(3), 1).rows] == ["d3"]
+        later = open_store(new_postgres_database)  # another replica, after its restart
+        try:
+            later.append(build(4), 1)
+            later.append(build(5), 2)
+        finally:
+            later.close()
+        for again in (lambda: store.append(build(3), 2), lambda: store.check(), lambda: erase_ann(store, 2)):
+            with pytest.raises(StoreError, match=words):
+                again()
+        assert [row.id for row in store.events(0)] == ["d1", "d4", "d5"]
     finally:
         store.close()
+
+
+def erase_ann(store: Store, seen: int) -> None:
+    store.erase("ann", lambda rows: ([], build(9)[0]), seen)
+
+
+def test_events_of_others_and_erasures_belong_to_the_same_log(new_postgres_database: str) -> None:
+    store, other = open_store(new_postgres_database), open_store(new_postgres_database)
+    try:
+        store.append(build(1), 0)
+        other.append(build(2), 1)
+        store.check()
+        rewrite = Rewrite(1, "erased/1", "erased decision", b"left")
+        other.erase("ann", lambda rows: ([rewrite], NewRow("e", "erase", None, None, b"")), 2)
+        store.check()
+        assert [row.seq for row in store.append(build(4), 1).rows] == [2, 3]  # ann was erased since
+        assert [row.seq for row in store.append(build(4), 3).rows] == [4]
+        other.check()
+    finally:
+        store.close()
+        other.close()
 
 
 USES: dict[str, Callable[[Store], object]] = {

@@ -48,6 +48,7 @@ from lcb.storage.store.postgres.connections import (
     lock_number,
     read_one,
 )
+from lcb.storage.store.postgres.known_log import COMPACTED_AFTER, HEAD_AND_LINK, LINK_AT, KnownLog
 from lcb.storage.store.postgres.migrating import migrate
 from lcb.storage.store.postgres.retention import PostgresRetention
 from lcb.storage.store.postgres.scrub import NOTE, Scrubber, Scrubbing
@@ -100,6 +101,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
         self._others_write = False
         self._salts = Salts()
         self._head = Head(-1, None)  # after the last append
+        self._known = KnownLog(self.url)
         self.damaged = set()
         self._pool = ConnectionPool(self._address)
         self._scrubber = Scrubber(self._address)
@@ -180,14 +182,17 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
     ) -> Appended:
         alone = rows and seen == self._head.seq and not self._others_write and not snapshots and not self.damaged
         if alone and self._append_at(rows):
+            self._known.head = self._head
             return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
         single, doubled = first_of_each_id(rows)
         ids = [row.id for row in single]
-        begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)), WATCH)
-        with self._transaction(*begin) as (connection, ((found,), met, there, ((has_triggers,),))):
+        known = LINK_AT, (self._known.head.seq,)
+        of_ids = "select id from event where id = any(%b::text[])", (ids,)
+        with self._transaction((_LOCK, ()), (_OTHERS, (seen,)), of_ids, WATCH, known) as (connection, begun):
+            (found,), met, there, ((has_triggers,),), ((link,),) = begun
             self._refuse_changes(has_triggers)
             others, head = [Row(*row) for row in met], Head(*found)
-            self._refuse_shorter(head, seen)
+            self._refuse_another_log(head, link, seen)
             self._head, self._others_write = head, bool(others)
             left, snapshots, late = drop_outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
@@ -198,6 +203,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
             if snapshots:
                 last.append((_KEEP, list_columns(add_checksums({one.name: one for one in snapshots}.values()))))
             self._end(connection, *last)
+        self._known.head = self._head
         self.damaged.difference_update(damaged)
         placed = [Row(head.seq + i, *row) for i, row in enumerate(fresh, start=1)]
         return Appended(others + placed, refused | doubled)
@@ -229,9 +235,12 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
 
     def erase(self, user: str, rewrite: Rewriting, seen: int, archived: Sequence[str] = ()) -> Appended:
         theirs = f'select {SEALED} from event where "user" = %s order by seq'
-        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (storable(user),)), WATCH)
-        with self._transaction(*begin) as (connection, ((start,), met, found, ((has_triggers,),))):
+        known = LINK_AT, (self._known.head.seq,)
+        of_user = theirs, (storable(user),)
+        with self._transaction((_LOCK, ()), (_OTHERS, (seen,)), of_user, WATCH, known) as (connection, begun):
+            (start,), met, found, ((has_triggers,),), ((link,),) = begun
             self._refuse_changes(has_triggers)
+            self._refuse_another_log(Head(*start), link, seen)
             self._head, rows = (head := Head(*start)), [Row(*one[:6]) for one in found]
             digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(rows, found, strict=True)}
             rewrites, event = rewrite(rows)
@@ -244,6 +253,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
                 *((forget, one) for one in ids),
                 *self._insert([event]),
             )
+        self._known.head = self._head
         self._scrubber.start()
         return Appended([*(Row(*row) for row in met), Row(head.seq + 1, *event)], frozenset())
 
@@ -336,12 +346,13 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
 
         return release
 
-    def _refuse_shorter(self, head: Head, seen: int) -> None:
+    def _refuse_another_log(self, head: Head, link: bytes | None, seen: int) -> None:
+        """Raise StoreError if the log has not what was applied; `link` is the one that it has at the known event."""
         if head.seq < seen:
-            words = (
-                f"ends at event {head.seq}, but this service has applied {seen}: the server has lost what it committed"
-            )
-            raise StoreError(f"the log in {self.url} {words}; restore the log, or restart to go on from {head.seq}")
+            raise self._known.build_error(seen)
+        seq = self._known.head.seq
+        if self._known.differs(link) and (head.seq < seq or not self._read(COMPACTED_AFTER, (seq,))):
+            raise self._known.build_error(seq)
 
     def _refuse_changes(self, has_triggers: bool) -> None:
         if has_triggers and (changes := self.find_changes_of_schema()):
@@ -351,7 +362,10 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
         return [words for (words,) in self._read(ADDED_ON_POSTGRES)]
 
     def check(self, *, writing: bool = False) -> None:
-        """Do nothing: a lost connection shows at the next statement."""
+        """Raise StoreError if the log is no longer the one that was read and written."""
+        seq, link, at_known = self._read(HEAD_AND_LINK, (self._known.head.seq,))[0]
+        self._refuse_another_log(Head(seq, link), at_known, self._known.head.seq)
+        self._known.head = Head(seq, link)
 
     def close(self) -> None:
         self._closed = True
