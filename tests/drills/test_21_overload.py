@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from lcb.serve.config.settings import Limits, Settings
-from lcb.serve.log.journal import Journal
+from lcb.serve.log.waiting_room import WaitingRoom
 from lcb.serve.web.rate_limits import RateLimits
 from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
@@ -91,7 +91,7 @@ def test_a_full_queue_refuses_at_once_and_what_was_taken_is_done(tmp_path: Path)
 
 
 def test_a_queue_without_an_end_fails(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(Journal, "most_waiting", property(lambda self: 10**9, lambda self, n: None), raising=False)
+    monkeypatch.setattr(WaitingRoom, "n_free", property(lambda self: 10**9))
     with pytest.raises(AssertionError, match="waited where"):
         drill(tmp_path)
 

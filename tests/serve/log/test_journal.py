@@ -15,6 +15,7 @@ from lcb.serve.decide_many import decide_many
 from lcb.serve.errors import Problem
 from lcb.serve.log.waiting import IdTaken
 from lcb.serve.service import Service
+from lcb.serve.threads import CALLER
 from lcb.storage.store.base import Appended, Store
 from lcb.storage.store.open_store import open_store
 
@@ -106,7 +107,7 @@ def test_of_a_batch_as_many_wait_as_there_is_room_for(tmp_path: Path) -> None:
         service, gate = begun(tmp_path), threading.Event()
         users = ["Ann", "Bob", "Cid", "Dan", "Eve"]
         await decide_many(service, [asked(user, 3) for user in users])
-        service.journal.patience, service.journal.most_waiting = 20, 3
+        service.journal.patience, service.journal.places.most = 20, 3
         job = await held(service, gate)
         later = asyncio.create_task(decide_many(service, [asked(user, 3) for user in users]))
         await asyncio.sleep(0.05)
@@ -116,6 +117,37 @@ def test_of_a_batch_as_many_wait_as_there_is_room_for(tmp_path: Path) -> None:
         found = await later
         assert [isinstance(one, bytes) for one in found] == [True, True, True, False, False]
         assert all(isinstance(one, Problem) and one.status == 503 for one in found[3:])
+        await service.stop()
+
+    asyncio.run(run())
+
+
+def test_one_caller_leaves_places_to_others_who_ask_too(tmp_path: Path) -> None:
+    """Who asks for more than there are places for is refused first."""
+
+    async def run() -> None:
+        service, gate = begun(tmp_path), threading.Event()
+        users = [f"user{i}" for i in range(30)]
+        await decide_many(service, [asked(user, 3) for user in users])
+        service.journal.patience, service.journal.places.most = 20, 20
+        CALLER.set("other")
+        await service.decide(asked("Ann", 3))
+        job = await held(service, gate)
+        CALLER.set("greedy")
+        greedy = asyncio.create_task(decide_many(service, [asked(user, 3) for user in users]))
+        await asyncio.sleep(0.05)
+        assert service.journal.n_waiting == 10
+        again = await decide_many(service, [asked(user, 3) for user in users])
+        assert all(isinstance(one, Problem) and "10 of them yours" in one.detail for one in again)
+        CALLER.set("other")
+        others = [asyncio.create_task(service.decide(asked("Ann", 3))) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        assert service.journal.n_waiting == 13
+        gate.set()
+        await job
+        assert sum(isinstance(one, bytes) for one in await greedy) == 10
+        assert all([isinstance(await one, bytes) for one in others])
+        assert service.journal.n_waiting == 0
         await service.stop()
 
     asyncio.run(run())

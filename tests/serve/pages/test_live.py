@@ -9,6 +9,7 @@ import pytest
 from lcb.demo.readers import KINDS
 from lcb.serve.audit import trail
 from lcb.serve.events import Actor
+from lcb.serve.pages import live as live_state
 from lcb.serve.pages.live import Live, _quantile
 from support.http_inside import inside
 from support.news_front import front, read
@@ -144,5 +145,18 @@ def test_a_dashboard_that_missed_events_counts_anew_and_reads_the_trail_again(tm
 
     def fail():
         raise MemoryError
+
+    watched(tmp_path, drill)
+
+
+def test_events_that_wait_to_be_counted_are_bounded_in_bytes(tmp_path, monkeypatch):
+    """A decision over thousands of arms takes megabytes."""
+
+    async def drill(live, clock, app, client):
+        monkeypatch.setattr(live_state, "_MOST_BYTES", 2000)
+        await read(client, SPORT, 12)
+        assert sum(len(row.body) for rows, _, _ in live._waiting for row in rows) < 2000
+        clock.now += 1
+        assert live.read_state(0)["rates"] == [{"t": 1_000_000.0, "decisions": 13, "rewards": 12}]
 
     watched(tmp_path, drill)

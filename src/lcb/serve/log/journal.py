@@ -25,6 +25,7 @@ from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.waiting import IdTaken, Waiting, list_entries
+from lcb.serve.log.waiting_room import WaitingRoom
 from lcb.storage.store.base import VOIDING, Appended, Row, Snapshot, Store
 
 _BATCH = 512
@@ -62,8 +63,7 @@ class Journal:
     ) -> None:
         self.store, self.applier, self.world = store, applier, applier.world
         self.monotonic, self.sleep = monotonic, sleep
-        self.most_waiting, self.patience = most_waiting, patience
-        self.n_waiting = 0
+        self.places, self.patience = WaitingRoom(most_waiting, monotonic), patience
         self.last_commit = 0.0  # seconds that the last commit took
         self.trouble: str | None = None  # why the last commit failed
         self._passing = False  # the trouble may be over by itself: the disk is full, the file is away or locked
@@ -116,10 +116,10 @@ class Journal:
         self.check_room()
         assert self._loop is not None
         done, pending = self._loop.create_future(), self._pending
-        self.n_waiting += len(entries)
+        caller = self.places.take(len(entries))
         for entry in entries:
             pending[entry.key] = done
-        self._gathered.append(Waiting(entries, done, self.monotonic(), self.world.seq))
+        self._gathered.append(Waiting(entries, done, self.monotonic(), self.world.seq, caller))
         if len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
         return done
@@ -136,16 +136,19 @@ class Journal:
         self._queue.put(last)
 
     @property
+    def n_waiting(self) -> int:
+        return self.places.n
+
+    @property
     def room(self) -> int:
-        """How many more entries may wait for the store."""
-        return max(self.most_waiting - self.n_waiting, 0)
+        """How many more entries of the caller of this request may wait for the store."""
+        return self.places.n_free
 
     def check_room(self) -> None:
-        """Raise a Problem if no more requests may wait for the store."""
+        """Raise a Problem if no more entries of this caller may wait for the store."""
         if self.applier.broken is not None:
             raise Problem(503, f"{self.applier.broken}; verify the log, restart the service", retry_after=60)
-        if self.n_waiting >= self.most_waiting:
-            raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
+        self.places.check()
 
     def _check_waiting(self) -> None:
         """Fail requests that waited longer than `patience`; a repeated request finds its event if it was stored."""
@@ -379,7 +382,7 @@ class Journal:
     def _end_waiting(self, batch: list[Waiting]) -> None:
         pending = self._pending
         for one in batch:
-            self.n_waiting -= len(one.entries)
+            self.places.leave(one.caller, len(one.entries))
             for entry in one.entries:
                 if pending.get(entry.key) is one.done:
                     del pending[entry.key]

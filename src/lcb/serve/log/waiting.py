@@ -25,6 +25,7 @@ class Waiting(Struct):
     done: asyncio.Future[None]
     since: float
     seq: int  # of the state when they were appended
+    caller: str
 
     def is_older(self, entry: Entry, seq: int) -> bool:
         """Whether an entry was built from a state before `seq`."""

@@ -29,7 +29,7 @@ _MOST_STEPS = 20
 _MOST_OPEN = 20_000
 _MOST_POINTS, _MOST_CLASSES = 60, 8  # of the chart of a mixture
 _MOST_AUDIT = 20  # entries shown
-_MOST_WAITING = 200  # events that are counted together
+_MOST_WAITING, _MOST_BYTES = 200, 4_000_000  # events that are counted together, and what they may take of memory
 _SIZE_EVERY = 10.0  # seconds between two measurements of the log's size
 
 
@@ -52,7 +52,7 @@ class Live:
         self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # seq of a decision -> its point
         self._items = ItemBoard(self.service)
         self._waiting: list[Batch] = []  # decisions and rewards to count
-        self._n_waiting = 0
+        self._n_waiting = self._n_bytes = 0
 
     def _read_audit(self) -> deque[dict[str, Any]]:
         """Read the newest entries of the audit trail, newest first."""
@@ -66,7 +66,8 @@ class Live:
         """Keep events until somebody looks; counting many together costs half."""
         self._waiting.append((rows, bodies, self.clock()))
         self._n_waiting += len(rows)
-        if self._n_waiting >= _MOST_WAITING:
+        self._n_bytes += sum([len(row[5]) for row in rows])
+        if self._n_waiting >= _MOST_WAITING or self._n_bytes >= _MOST_BYTES:
             self._count_waiting()
 
     def watch_audit(self, row: Row, body: Any) -> None:
@@ -76,7 +77,7 @@ class Live:
 
     def _count_waiting(self) -> None:
         """Count what waits; what events in a row have in common is looked up once."""
-        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        waiting, self._waiting, self._n_waiting, self._n_bytes = self._waiting, [], 0, 0
         self._items.count_all(waiting)
         buckets = self._buckets
         for rows, bodies, now in waiting:

@@ -15,9 +15,18 @@ ADDED_ON_POSTGRES = f"""
     where not tgisinternal and pg_table_is_visible(tgrelid) and relname in {_OF_POSTGRES}
     union all
     select 'rule ' || rulename || ' was added on ' || relname from pg_rewrite join pg_class on pg_class.oid = ev_class
-    where pg_table_is_visible(ev_class) and relname in {_OF_POSTGRES} order by 1
-"""  # the migrations make neither
-HAS_TRIGGERS = "(select relhastriggers or relhasrules from pg_class where oid = 'event'::regclass)"  # or had some
+    where pg_table_is_visible(ev_class) and relname in {_OF_POSTGRES}
+    union all
+    select 'row security was enabled on ' || relname from pg_class
+    where relrowsecurity and pg_table_is_visible(oid) and relname in {_OF_POSTGRES}
+    union all
+    select relname || ' was set unlogged' from pg_class
+    where relkind = 'r' and relpersistence <> 'p' and pg_table_is_visible(oid) and relname in {_OF_POSTGRES} order by 1
+"""  # the migrations make none of these
+HAS_TRIGGERS = (  # or had some; or rows that are hidden, or lost in a crash
+    "(select relhastriggers or relhasrules or relrowsecurity or relpersistence <> 'p' from pg_class "
+    "where oid = 'event'::regclass)"
+)
 WATCH: tuple[str, tuple[object, ...]] = (f"select {HAS_TRIGGERS}", ())
 _READ = "select type, name, tbl_name, sql from sqlite_master"
 

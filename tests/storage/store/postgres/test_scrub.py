@@ -142,3 +142,32 @@ def test_a_store_too_large_to_rewrite_is_left_to_the_operator(
     finally:
         store.close()
     assert "too much to rewrite while serving" in caplog.text
+
+
+def test_a_role_that_does_not_own_the_tables_says_that_erased_rows_are_left(
+    unfinished: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server skips its vacuum with a warning alone."""
+    monkeypatch.setattr(scrub, "_LOOK_SECONDS", 0.1)
+    with psycopg.connect(unfinished, autocommit=True) as owner:
+        owner.execute("drop role if exists lcb_other")
+        owner.execute("create role lcb_other")
+        owner.execute("grant all on all tables in schema public to lcb_other")
+        owner.execute("grant lcb_other to current_user")
+        statement = "alter database {} set role lcb_other"
+        name = owner.execute("select quote_ident(current_database())").fetchone()
+        assert name is not None
+        owner.execute(statement.format(name[0]))
+    store = open_store(unfinished, serve=True)
+    try:
+        assert isinstance(store, Postgres)
+        wait_until(lambda: store._scrubber._n_failed > 0, "a failure is not noted")
+        assert "this role may not vacuum event, snapshot, because it does not own it" in caplog.text
+        assert list_notes(unfinished) == [81]
+    finally:
+        store.close()
+        with psycopg.connect(unfinished, autocommit=True) as owner:
+            owner.execute("set role none")
+            owner.execute(f"alter database {name[0]} reset role")
+            owner.execute("drop owned by lcb_other")
+            owner.execute("drop role lcb_other")

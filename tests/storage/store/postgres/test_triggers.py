@@ -14,9 +14,15 @@ from support.tampering import run_sql
 DROPS = "create function spoil() returns trigger language plpgsql as 'begin return null; end'"
 CHANGES = "create function spoil() returns trigger language plpgsql as 'begin new.kind := ''x''; return new; end'"
 TRIGGER = "create trigger t before insert on event for each row execute function spoil()"
+SECURITY = "alter table event {} row level security"
 CASES = {
     "events are dropped": ((DROPS, TRIGGER), "drop trigger t on event"),
     "events are changed": ((CHANGES, TRIGGER), "drop trigger t on event"),
+    "rows are hidden": (
+        ("alter table event enable row level security",),
+        "alter table event disable row level security",
+    ),
+    "rows are lost in a crash": (("alter table event set unlogged",), "alter table event set logged"),
     "a rule": (("create rule t as on insert to event do also delete from snapshot",), "drop rule t on event"),
 }
 
@@ -34,7 +40,7 @@ def test_nothing_is_written_through_a_trigger(new_postgres_database: str, name: 
         store.append(build(2), 1)
         for one in statements:
             run_sql(new_postgres_database, one)
-        words = r"is not as lcb made it.* t was added on event"
+        words = r"is not as lcb made it.* (t was added on event|security was enabled on event|event was set unlogged)"
         with pytest.raises(StoreUnavailable, match=words):
             store.append(build(3), 2)
         with pytest.raises(StoreUnavailable, match=words):

@@ -35,6 +35,10 @@ _REWRITE_LIMITS = {"statement_timeout": "2s", "lock_timeout": "200ms"}  # reques
 _REWRITE_TRIES = 10
 _CANCEL_SECONDS = 2.0
 _ADVICE = "run in a quiet hour: VACUUM FULL event, snapshot, pg_statistic"
+_NOT_OURS = (  # the server skips a vacuum by another role with a warning alone
+    "select name from unnest(%s::text[]) as name join pg_class on oid = name::regclass "
+    "where not pg_has_role(relowner, 'usage')"
+)
 
 
 class Scrubbing:
@@ -121,6 +125,10 @@ class Scrubber:
 
     def _scrub(self, connection: Connection) -> bool:
         """Vacuum and rewrite; False if rows are left that a later try may remove."""
+        if not_ours := [name for (name,) in connection.execute(_NOT_OURS, (list(_TABLES),)).fetchall()]:
+            words = "erased rows are left: this role may not vacuum %s, because it does not own it; %s, as the owner"
+            self._log.error(words, ", ".join(not_ours), _ADVICE)
+            return False
         connection.limit = _VACUUM_SECONDS
         _set_limits(connection, {"statement_timeout": f"{_VACUUM_SECONDS}s", "lock_timeout": f"{_VACUUM_SECONDS}s"})
         if not self._vacuum(connection):
