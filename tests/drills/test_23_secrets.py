@@ -88,7 +88,7 @@ def from_inside(folder: Path) -> None:
                 raise RuntimeError(told)
 
             app.service.world.user = fail
-            app.service.journal.trouble = told
+            app.service.journal._trouble.words = told
             answers.write(str(app.pages.operator.live.read_state(0.0)))
             app.draining = True  # so that the dashboard's stream ends
             for call in app.calls:

@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import structlog
 from msgspec import Struct
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.log.apply import EventApplier
+from lcb.serve.log.trouble import Trouble
 from lcb.serve.log.waiting import IdTaken, Waiting, list_entries
 from lcb.serve.log.waiting_room import WaitingRoom
 from lcb.storage.store.base import VOIDING, Appended, Row, Snapshot, Store
@@ -65,8 +65,7 @@ class Journal:
         self.monotonic, self.sleep = monotonic, sleep
         self.places, self.patience = WaitingRoom(most_waiting, monotonic), patience
         self.last_commit = 0.0  # seconds that the last commit took
-        self.trouble: str | None = None  # why the last commit failed
-        self._passing = False  # the trouble may be over by itself: the disk is full, the file is away or locked
+        self._trouble = Trouble(monotonic)
         self._gathered: list[Waiting] = []  # entries of this turn of the event loop
         self._queue: queue.SimpleQueue[list[Waiting] | _Job | None] = queue.SimpleQueue()
         self._received: deque[Waiting | _Job | None] = deque()  # used by the writing thread only
@@ -136,6 +135,11 @@ class Journal:
         self._queue.put(last)
 
     @property
+    def trouble(self) -> str | None:
+        """Why the store does not accept writes; None: it does."""
+        return self._trouble.words
+
+    @property
     def n_waiting(self) -> int:
         return self.places.n
 
@@ -185,19 +189,11 @@ class Journal:
     def _check_store(self) -> None:
         """Find trouble, or the end of it, while nobody asks for a write."""
         try:
-            self.store.check(writing=self._passing)
-            if self._passing:
-                self._note_trouble(None)
+            self.store.check(writing=self._trouble.is_passing)
+            if self._trouble.is_passing:
+                self._trouble.note_check()
         except StoreError as error:
-            self._note_trouble(error)
-
-    def _note_trouble(self, error: StoreError | None) -> None:
-        """Set `trouble`, with a line in the operational log when it begins, changes or is over."""
-        trouble = None if error is None else str(error)
-        if trouble != self.trouble:
-            log = structlog.get_logger("lcb.serve")
-            log.info("the store accepts writes again") if trouble is None else log.error("store", error=trouble)
-        self.trouble, self._passing = trouble, isinstance(error, StoreUnavailable)
+            self._trouble.note(error)
 
     def _catch_up(self) -> None:
         try:
@@ -212,9 +208,9 @@ class Journal:
                     rows = []
                     self._wait_for_world()
             self._apply_others(rows)
-            self._note_trouble(None)
+            self._trouble.note_check()
         except StoreError as error:
-            self._note_trouble(error)
+            self._trouble.note(error)
 
     def _apply_others(self, rows: list[Row]) -> None:
         if rows:
@@ -283,19 +279,19 @@ class Journal:
             try:
                 appended = self.store.append(rows, self._seen, snapshots, first)
             except StoreUnavailable as error:
-                self._note_trouble(error)
+                self._trouble.note_failed_write(error)
                 if error.busy and began - batch[0].since < self.patience:
                     self.sleep(_PAUSE)
                     continue
                 self._call(self._refuse, batch, Problem(503, f"{error}; send the same request again", retry_after=1))
                 return
             except StoreError as error:
-                self._note_trouble(error)
+                self._trouble.note_failed_write(error)
                 self._call(self._refuse, batch, Problem(503, str(error), retry_after=10))
                 return
             break
         self.last_commit = self.monotonic() - began
-        self._note_trouble(None)
+        self._trouble.note(None)
         self._note_stored(appended.rows)
         self._call(self._settle, batch, appended)
 

@@ -27,7 +27,7 @@ from lcb.storage.store.base import Row
 
 _LOOK_EVERY = 1000  # events of a replay
 _MOST_HELD = 100_000  # events of users who are not folded yet, kept in memory
-_SOME = 0.01  # seconds of processor time
+_SOME = 0.01  # seconds
 
 
 class World(Protocol):
@@ -146,22 +146,22 @@ class LateFolds:
         return None if ahead is None or ahead.user.seq != seq else ahead.user
 
     def _fold_now(self, name: str, upto: int, row: Row | None) -> User:
-        world, began = self._world, time.thread_time()
+        world, began = self._world, time.perf_counter()
         past = self.histories.get(name)
         if past is None:
             past = world.loader.read_events(name, 0, upto)
         elif row is not None:
             past = [*past, row]
         user = check_there(world.fold.fold(past), upto)
-        self.cost.note(name, len(past), time.thread_time() - began)
+        self.cost.note(name, len(past), time.perf_counter() - began)
         return user
 
     def fold_some(self) -> bool:
         """Fold users for some milliseconds, at least one; returns whether that were all."""
-        until = time.thread_time() + _SOME
+        until = time.perf_counter() + _SOME
         while self.names:
             self.fold(next(iter(self.names)))
-            if time.thread_time() > until:
+            if time.perf_counter() > until:
                 break
         return not self.names
 

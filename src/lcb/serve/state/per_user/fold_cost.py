@@ -10,7 +10,7 @@ _WEIGHT = 10_000  # events that the mean of the last measurements is over
 
 
 class FoldCost:
-    """Seconds of processor time.
+    """Seconds by the clock, which on busy cores are more than those of the processor.
 
     >>> cost = FoldCost()
     >>> cost.note("ann", 10_000, 0.8)

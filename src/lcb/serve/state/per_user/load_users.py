@@ -90,9 +90,9 @@ class UserLoader:
         changed = dict.fromkeys(row.user for row in rows if row.user is not None and needs_history(row))
         histories, seconds = dict[str, list[Row]](), dict[str, float]()
         for name in changed:
-            began = time.thread_time()
+            began = time.perf_counter()
             histories[name] = self.read_events(name, 0, upto)
-            seconds[name] = time.thread_time() - began
+            seconds[name] = time.perf_counter() - began
         again = list(self.store.events(upto, rows[-1].seq))
         folded = {name: fold_ahead(self.fold, name, past, again, seconds[name]) for name, past in histories.items()}
         return Prefetched(again, users, histories, {name: one for name, one in folded.items() if one is not None})
