@@ -7,8 +7,10 @@ Decisions may share their arms, which are then read once, as are arms that come 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -21,11 +23,13 @@ from lcb.serve.errors import Problem, forget_frames
 from lcb.serve.event_ids import is_like_visitor
 from lcb.serve.service import Service
 from lcb.serve.strict_json import decode
+from lcb.serve.threads import CALLER
 from lcb.serve.web.answer_room import AnswerRoom
 from lcb.serve.web.batch_bodies import DECISION, Undecoded, check_scored, check_written, read_decisions, read_rewards
 from lcb.serve.web.endpoint import Ask, Reply, build_problem
 
 _ENCODER = msgspec.json.Encoder()
+MOST_AT_ONCE = 8  # batches of one caller
 _PROBABILITY = 24  # bytes of one in an answer, about: every decision answers with the distribution over its arms
 
 
@@ -34,9 +38,28 @@ class Batches:
 
     def __init__(self, service: Service, count: Callable[[Ask, int], None]) -> None:
         self.service, self.count, self.room = service, count, AnswerRoom()
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by caller
+
+    def _turn(self) -> asyncio.Semaphore:
+        """Return what lets the caller of this request have `MOST_AT_ONCE` batches in progress; others wait for them."""
+        caller = CALLER.get()
+        found = self._turns.get(caller)
+        if found is None:
+            found = self._turns[caller] = asyncio.Semaphore(MOST_AT_ONCE)
+        return found
 
     async def decide_batch(self, ask: Ask) -> Reply:
-        """Decide for many requests at once; a large batch in parts, so that it holds up no other request for long."""
+        """Decide for many requests at once."""
+        async with self._turn():
+            return await self._decide_batch(ask)
+
+    async def reward_batch(self, ask: Ask) -> Reply:
+        """Report many rewards at once."""
+        async with self._turn():
+            return await self._reward_batch(ask)
+
+    async def _decide_batch(self, ask: Ask) -> Reply:
+        """Decide a large batch in parts, so that it holds up no other request for long."""
         elements, raw_arms, plain = read_decisions(ask.body)
         self.count(ask, len(elements) - 1)
         arms = None if raw_arms is None else await self._read_arms(raw_arms)
@@ -130,8 +153,7 @@ class Batches:
             return await self.service.large.run(decode_decision, raw)
         return decode(DECISION, raw)
 
-    async def reward_batch(self, ask: Ask) -> Reply:
-        """Report many rewards at once."""
+    async def _reward_batch(self, ask: Ask) -> Reply:
         requests = read_rewards(ask.body)
         self.count(ask, len(requests) - 1)
         found = await reward_many(self.service, [one for one in requests if not isinstance(one, Problem)])
