@@ -54,7 +54,7 @@ def kind(request) -> type[Sync] | type[Async]:
 
 
 class Heard:
-    """Answers by a script and notes what came."""
+    """Answers by a script, with the decision_id that came, and notes what came."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.requests = list(answers), []
@@ -64,7 +64,11 @@ class Heard:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+        if isinstance(answer, httpx.Response):
+            return answer
+        asked = json.loads(request.content or b"{}")
+        same = {"decision_id": asked["decision_id"]} if "decision_id" in asked else {}
+        return httpx.Response(200, json=answer | same)
 
     @property
     def bodies(self) -> list[Any]:

@@ -61,6 +61,10 @@ def test_batches_lose_no_id(compiled: Path):
     run_tests("batches.test.mjs", LCB_CLIENT=str(compiled))
 
 
+def test_answers_that_the_service_cannot_have_sent_are_refused(compiled: Path):
+    run_tests("broken.test.mjs", LCB_CLIENT=str(compiled))
+
+
 def test_keys_that_it_does_not_know_are_refused(compiled: Path):
     run_tests("keys.test.mjs", LCB_CLIENT=str(compiled))
 

@@ -5,8 +5,9 @@
 // well, with the id under which it can be sent again.
 
 import { ServiceError, Unreachable } from "./errors.js";
-import { buildError, type Call, encode, readReply, type Reply, type Sending } from "./replies.js";
+import { buildError, type Call, checkId, encode, readReply, refuse, type Reply, type Sending } from "./replies.js";
 import { AGAIN } from "./retries.js";
+import { findFault, OUTCOME, OUTCOMES, quote, type Shape } from "./shapes.js";
 
 const MOST_IN_BATCH = 100;
 
@@ -18,13 +19,15 @@ interface Outcome {
   detail?: string | null;
   field?: string | null;
   retry_after?: number | null;
+  answer?: { decision_id: string } | null;
 }
 
-/** `before` is what a body has before its elements. */
+/** `before` is what a body has before its elements, `answer` the shape of their answers. */
 interface Batch {
   path: string;
   before: string;
   elements: readonly { readonly decision_id: string }[];
+  answer: Shape;
 }
 
 /** Send a batch in parts, each with the retries and the deadline of one call; return the outcomes in order. */
@@ -44,7 +47,7 @@ export async function sendBatch<O extends Outcome>(sending: Sending, batch: Batc
     }
     const busy = part.filter((i) => isBusy(found[i]));
     answered ||= busy.length < part.length;
-    if (error !== undefined) for (const i of busy) found[i] = { ...refuse(error), decision_id: ids[i]! };
+    if (error !== undefined) for (const i of busy) found[i] = { ...buildRefusal(error), decision_id: ids[i]! };
     if (error === undefined && busy.length < part.length) continue;
     const { status, detail, retry_after } = found[part[part.length - 1]!]!;
     for (let i = start + part.length; i < ids.length; i++) {
@@ -62,13 +65,13 @@ export async function sendBatch<O extends Outcome>(sending: Sending, batch: Batc
 /** Send a part until none of it is busy, or it is time to give up; throw if an attempt failed as a whole. */
 async function sendPart(
   { policy, clock, random, sleep, attempt }: Sending,
-  { path, before }: Batch,
+  { path, before, answer }: Batch,
   encoded: readonly string[],
   ids: readonly string[],
   part: readonly number[],
   found: (Identified<Outcome> | undefined)[],
 ): Promise<void> {
-  const call: Call<{ outcomes: Outcome[] }> = { method: "POST", path };
+  const call: Call<{ outcomes: Outcome[] }> = { method: "POST", path, shape: OUTCOMES };
   const began = clock();
   const end = began + policy.deadline;
   let left = part;
@@ -79,7 +82,7 @@ async function sendPart(
     const answered = replied && !AGAIN.has(outcome.status);
     let retryAfter = replied ? outcome.retryAfter : null;
     if (answered) {
-      const outcomes = readOutcomes(call, outcome, left.length);
+      const outcomes = readOutcomes(call, outcome, left.map((i) => ids[i]!), answer);
       left.forEach((i, n) => (found[i] = { ...outcomes[n]!, decision_id: ids[i]! }));
       left = left.filter((i) => isBusy(found[i]));
       if (left.length === 0) return;
@@ -94,12 +97,25 @@ async function sendPart(
   }
 }
 
-function readOutcomes(call: Call<{ outcomes: Outcome[] }>, reply: Reply, n: number): Outcome[] {
+/** Return the outcomes of the elements with these ids; throw if they are not theirs. */
+function readOutcomes(call: Call<{ outcomes: Outcome[] }>, reply: Reply, ids: readonly string[], shape: Shape): Outcome[] {
   const { outcomes } = readReply(call, reply, false);
-  const got = Array.isArray(outcomes) ? outcomes.length : 0;
+  const [got, n] = [outcomes.length, ids.length];
   if (got !== n) {
     throw new ServiceError(reply.status, `${call.method} ${call.path} got ${got} outcomes for ${n} elements; check the url`);
   }
+  outcomes.forEach((one, i) => {
+    const fault = findFault(one, OUTCOME);
+    if (fault !== null) throw refuse(call, reply, `outcome ${i} that is not lcb's: ${quote(one)} (${fault})`);
+    const { status, answer } = one;
+    if (answer !== null && answer !== undefined) {
+      const lack = findFault(answer, shape);
+      if (lack !== null) throw refuse(call, reply, `an answer in outcome ${i} that is not lcb's: ${quote(answer)} (${lack})`);
+      checkId(call, reply, answer, ids[i]!);
+    } else if (status < 400) {
+      throw refuse(call, reply, `no answer for ${quote(ids[i])} in an outcome with status ${status}`);
+    }
+  });
   return outcomes;
 }
 
@@ -108,8 +124,9 @@ function isBusy(outcome: Outcome | undefined): boolean {
   return outcome === undefined || AGAIN.has(outcome.status);
 }
 
-/** Return the outcome of an element whose request failed as a whole. */
-function refuse(error: ServiceError | Unreachable): Outcome {
+/** Return the outcome of an element whose request failed as a whole; an answer that cannot be lcb's is 502. */
+function buildRefusal(error: ServiceError | Unreachable): Outcome {
   if (error instanceof Unreachable) return { status: 503, detail: error.message };
-  return { status: error.status, detail: error.message, ...(error.field === undefined ? {} : { field: error.field }) };
+  const status = error.status >= 400 ? error.status : 502;
+  return { status, detail: error.message, ...(error.field === undefined ? {} : { field: error.field }) };
 }

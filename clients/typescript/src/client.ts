@@ -1,10 +1,12 @@
 // The client: one method for each call of the API, over `fetch`.
 
+import { MOST_BYTES, readAnswer } from "./answers.js";
 import { type Identified, sendBatch } from "./batches.js";
 import { InputError } from "./errors.js";
 import { type Keys, refuseUnknown } from "./keys.js";
 import { buildError, type Call, encode, type Lost, readReply, type Reply, type Sending } from "./replies.js";
 import { AGAIN, LIMITS, Policy, type PolicyOptions } from "./retries.js";
+import * as shapes from "./shapes.js";
 import type * as types from "./types.js";
 
 /** Ids of items of the catalogue, or ids with their features; `distribution` of the answer has the same order. */
@@ -54,10 +56,12 @@ const ARM = { id: true, x: true };
 /**
  * A connection to the service at `url`.
  *
- * An attempt that gets no answer within `timeout` seconds, or status 429, 502, 503 or 504, is repeated until
+ * An attempt that gets no whole answer within `timeout` seconds, or status 429, 502, 503 or 504, is repeated until
  * `deadline` seconds have passed, or up to `retries` times. Repeating is safe: the service knows a decision by its id.
  */
 export class Client {
+  /** Bytes of an answer that are read at most; a larger one is a ServiceError. */
+  static mostBytes = MOST_BYTES;
   readonly policy: Policy;
   private readonly url: string;
   private readonly headers: Record<string, string>;
@@ -86,7 +90,8 @@ export class Client {
   /** Ask which arm to show. */
   decide(user: string, options: DecideOptions = {}): Promise<types.DecisionAnswer> {
     const body = this.buildDecision(user, options, "the options of decide");
-    return this.send({ method: "POST", path: "/v1/decisions", body });
+    const answer = { shape: shapes.DECISION, id: body.decision_id };
+    return this.send({ method: "POST", path: "/v1/decisions", body, ...answer });
   }
 
   /**
@@ -107,13 +112,15 @@ export class Client {
       const { user, ...rest } = one;
       return this.buildDecision(user, rest, `decisions[${i}]`);
     });
-    return sendBatch(this.sending, { path: "/v1/decisions:batch", before: `{${arms}"decisions":[`, elements });
+    const before = `{${arms}"decisions":[`;
+    return sendBatch(this.sending, { path: "/v1/decisions:batch", before, elements, answer: shapes.DECISION });
   }
 
   /** Send many rewards at once, under the rules of `decideBatch`; return their outcomes in order. */
   async rewardBatch(rewards: readonly types.RewardRequest[]): Promise<Identified<types.RewardOutcome>[]> {
     rewards.forEach((one, i) => refuseUnknown(one, REWARD, `rewards[${i}]`));
-    return sendBatch(this.sending, { path: "/v1/rewards:batch", before: '{"rewards":[', elements: rewards });
+    const batch = { before: '{"rewards":[', elements: rewards, answer: shapes.REWARD };
+    return sendBatch(this.sending, { path: "/v1/rewards:batch", ...batch });
   }
 
   private buildDecision(user: string, options: DecideOptions, what: string) {
@@ -135,7 +142,7 @@ export class Client {
   /** Send the reward of a decision, or of a slot by its reward_id; sending it again changes nothing. */
   reward(decisionId: string, reward: number, rewardId?: string): Promise<types.RewardAnswer> {
     const body = { decision_id: decisionId, reward, reward_id: rewardId };
-    return this.send({ method: "POST", path: "/v1/rewards", body });
+    return this.send({ method: "POST", path: "/v1/rewards", body, shape: shapes.REWARD, id: decisionId });
   }
 
   /** Add or change items of the catalogue; `replace` removes all others. */
@@ -145,49 +152,49 @@ export class Client {
   ): Promise<types.ItemsAnswer> {
     refuseUnknown(options, { replace: true, remove: true }, "the options of putItems");
     const body = { items, replace: options.replace ?? false, remove: options.remove ?? [] };
-    return this.send({ method: "PUT", path: "/v1/items", body });
+    return this.send({ method: "PUT", path: "/v1/items", body, shape: shapes.ITEMS });
   }
 
   /** Return the catalogue. */
   items(): Promise<types.ItemsList> {
-    return this.send({ method: "GET", path: "/v1/items" });
+    return this.send({ method: "GET", path: "/v1/items", shape: shapes.CATALOGUE });
   }
 
   /** Return the state of one user. */
   user(user: string): Promise<types.UserAnswer> {
-    return this.send({ method: "GET", path: `/v1/users/${quoteUser(user)}` });
+    return this.send({ method: "GET", path: `/v1/users/${quoteUser(user)}`, shape: shapes.USER });
   }
 
   /** Erase a user: their events lose everything personal. */
   erase(user: string): Promise<types.EraseAnswer> {
     const done = { status: 404, answer: { erased: 0 } };
-    return this.send({ method: "DELETE", path: `/v1/users/${quoteUser(user)}`, done });
+    return this.send({ method: "DELETE", path: `/v1/users/${quoteUser(user)}`, shape: shapes.ERASURE, done });
   }
 
   /** Return the model versions and the progress of learning the next. */
   models(): Promise<types.ModelsAnswer> {
-    return this.send({ method: "GET", path: "/v1/models" });
+    return this.send({ method: "GET", path: "/v1/models", shape: shapes.MODELS });
   }
 
   /** Start learning a version from the whole log, in the background. */
   retrain(): Promise<types.RetrainingAnswer> {
-    return this.send({ method: "POST", path: "/v1/models/retrain" });
+    return this.send({ method: "POST", path: "/v1/models/retrain", shape: shapes.RETRAINING });
   }
 
   /** Serve new users with this version; the log keeps the reason. */
   activate(version: number, reason?: string): Promise<types.ActivateAnswer> {
     if (!Number.isInteger(version)) throw new InputError(`version=${version}; versions are whole numbers`);
-    return this.send({ method: "POST", path: `/v1/models/${version}/activate`, body: { reason } });
+    return this.send({ method: "POST", path: `/v1/models/${version}/activate`, body: { reason }, shape: shapes.ACTIVATION });
   }
 
   /** Return the results of the recommenders side by side. */
   trials(): Promise<types.TrialAnswer> {
-    return this.send({ method: "GET", path: "/v1/trials" });
+    return this.send({ method: "GET", path: "/v1/trials", shape: shapes.TRIALS });
   }
 
   /** Return whether the service is ready: it answers and can write. */
   health(): Promise<types.Health> {
-    return this.send({ method: "GET", path: "/readyz", also: 503 });
+    return this.send({ method: "GET", path: "/readyz", shape: shapes.HEALTH, also: 503 });
   }
 
   private async send<Answer>(call: Call<Answer>): Promise<Answer> {
@@ -213,10 +220,9 @@ export class Client {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), seconds * 1000);
     try {
-      const given: RequestInit = { method: call.method, headers: this.headers, signal: stop.signal };
+      const given: RequestInit = { method: call.method, headers: this.headers, redirect: "manual", signal: stop.signal };
       if (body !== undefined) given.body = body;
-      const answer = await this.fetch(this.url + call.path, given);
-      return { status: answer.status, text: await answer.text(), retryAfter: answer.headers.get("retry-after") };
+      return await readAnswer(await this.fetch(this.url + call.path, given), Client.mostBytes);
     } catch (error) {
       if (stop.signal.aborted) return { reason: `no answer in ${seconds.toPrecision(2)} s`, sent: true };
       const { message, code } = findCause(error);

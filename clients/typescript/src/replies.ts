@@ -2,11 +2,16 @@
 
 import { InputError, ServiceError, Unreachable } from "./errors.js";
 import type { Policy } from "./retries.js";
+import { findFault, quote, type Shape } from "./shapes.js";
 
 export interface Call<Answer> {
   method: string;
   path: string;
   body?: unknown;
+  /** What the answer has to have. */
+  shape: Shape;
+  /** The decision_id that the answer has to have. */
+  id?: string;
   /** An error status whose body is nevertheless an answer. */
   also?: number;
   /** If a repeated request gets this status, an earlier attempt succeeded and its answer was lost. */
@@ -17,6 +22,10 @@ export interface Reply {
   status: number;
   text: string;
   retryAfter: string | null;
+  /** Where a redirect, which is not followed, leads to. */
+  redirect?: string;
+  /** Why the body was not read. */
+  wrong?: string;
 }
 
 /** No answer came; `sent` if the service may have received the request. */
@@ -37,16 +46,43 @@ export interface Sending {
 export function readReply<Answer>(call: Call<Answer>, reply: Reply, again: boolean): Answer {
   if (again && call.done !== undefined && reply.status === call.done.status) return call.done.answer;
   if ((reply.status < 200 || reply.status >= 300) && reply.status !== call.also) throw readProblem(reply);
+  if (reply.wrong !== undefined) throw refuse(call, reply, reply.wrong);
+  let answer: unknown;
+  let fault: string | null;
   try {
-    return JSON.parse(reply.text) as Answer;
-  } catch {
-    const got = JSON.stringify(reply.text.slice(0, 60));
+    answer = JSON.parse(reply.text);
+    fault = findFault(answer, call.shape);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    fault = "it is no JSON";
+  }
+  if (fault !== null) {
+    const got = `${JSON.stringify(reply.text.slice(0, 60))} (${fault})`;
     throw new ServiceError(reply.status, `${call.method} ${call.path} got an answer that is not lcb's: ${got}; check the url`);
   }
+  if (call.id !== undefined) checkId(call, reply, answer as { decision_id: string }, call.id);
+  return answer as Answer;
+}
+
+/** Throw if an answer is that of another request than the one with this id. */
+export function checkId(call: Call<unknown>, reply: Reply, answer: { decision_id: string }, id: string): void {
+  if (answer.decision_id === id) return;
+  throw refuse(call, reply, `the answer of another request (decision_id ${quote(answer.decision_id)}, asked for ${quote(id)})`);
+}
+
+/** Return the error of a reply that the service cannot have sent. */
+export function refuse(call: Call<unknown>, reply: Reply, what: string): ServiceError {
+  return new ServiceError(reply.status, `${call.method} ${call.path} got ${what}; check the proxy in between`);
 }
 
 /** Return the error in a problem+json reply; the error of a proxy is quoted. */
 function readProblem(reply: Reply): ServiceError {
+  const { status, redirect, wrong } = reply;
+  if (wrong !== undefined) return new ServiceError(status, `status ${status} came with ${wrong}; check the proxy in between`);
+  if (redirect !== undefined) {
+    const words = `got ${redirect} (status ${status}), and redirects are not followed`;
+    return new ServiceError(status, `${words}; give the url of the service itself`);
+  }
   try {
     const problem: unknown = JSON.parse(reply.text);
     if (problem !== null && typeof problem === "object" && "detail" in problem) {

@@ -7,6 +7,8 @@ const { Client } = await import(process.env.LCB_CLIENT);
 
 const BUSY = { status: 503, detail: "8 reads wait; try again in 1 s", retry_after: 1 };
 
+const ANSWER = { arm: "a", propensity: 1, distribution: [1], model: 0, policy: "p", recommender: "lcb", reward: 1 };
+
 /** `refuse(n, id)` returns the refusal of an element in request n, an Error, or { whole: response }. */
 function connect(refuse = () => undefined, options = {}) {
   const seen = { sent: [], bodies: [], waits: [], now: 0 };
@@ -25,7 +27,7 @@ function connect(refuse = () => undefined, options = {}) {
         const refusal = refuse(n, one.decision_id);
         if (refusal instanceof Error) throw refusal;
         if (refusal?.whole) return new Response(JSON.stringify(refusal.whole), { status: refusal.whole.status });
-        outcomes.push(refusal ?? { status: 200, answer: { decision_id: one.decision_id } });
+        outcomes.push(refusal ?? { status: 200, answer: { decision_id: one.decision_id, ...ANSWER } });
       }
       return new Response(JSON.stringify({ outcomes }));
     },
@@ -44,7 +46,7 @@ test("busy elements are sent again with their ids, after the time that they ask 
   assert.deepEqual(seen.sent, [["d0", "d1", "d2", "d3", "d4"], ["d1", "d3"]]);
   assert.deepEqual(seen.bodies.map((body) => body.arms), [[{ id: "a" }], [{ id: "a" }]]);
   assert.deepEqual(seen.waits, [3.05]);
-  assert.deepEqual(found, make(5).map(({ decisionId: id }) => ({ status: 200, answer: { decision_id: id }, decision_id: id })));
+  assert.deepEqual(found, make(5).map(({ decisionId: id }) => ({ status: 200, answer: { decision_id: id, ...ANSWER }, decision_id: id })));
 });
 
 test("ids are made before the first attempt and kept", async () => {

@@ -5,6 +5,10 @@ import test from "node:test";
 
 const { Client, InputError, Policy, ServiceError, Unreachable, parseRetryAfter } = await import(process.env.LCB_CLIENT);
 
+const DECISION = { arm: "a", propensity: 1, distribution: [1], model: 0, policy: "thompson", recommender: "lcb" };
+const MODELS = { active: 0, versions: [], retraining: { running: false } };
+const USER = { user: "ann", n_decisions: 0, n_rewards: 0, reward_sum: 0 };
+
 function connect(answers, options = {}) {
   const seen = { requests: [], waits: [], now: 0 };
   const client = new Client("http://service/", {
@@ -23,16 +27,25 @@ function connect(answers, options = {}) {
 }
 
 test("an attempt that gets 503 is repeated with the same id, after a pause", async () => {
-  const { client, seen } = connect([{ status: 503 }, { status: 502 }, { json: { arm: "a" } }]);
-  assert.deepEqual(await client.decide("ann", { arms: ["a"] }), { arm: "a" });
+  const { client, seen } = connect([{ status: 503 }, { status: 502 }, { json: { decision_id: "d", ...DECISION } }]);
+  const made = await client.decide("ann", { arms: ["a"], decisionId: "d" });
+  assert.deepEqual(made, { decision_id: "d", ...DECISION });
   assert.deepEqual(seen.waits, [0.05, 0.1]);
   const ids = seen.requests.map((request) => request.body.decision_id);
+  assert.deepEqual(ids, ["d", "d", "d"]);
+});
+
+test("an id that the caller does not give is made once", async () => {
+  const { client, seen } = connect([{ status: 503 }], { retries: 1 });
+  await assert.rejects(client.decide("ann"), ServiceError);
+  const ids = seen.requests.map((request) => request.body.decision_id);
+  assert.equal(ids.length, 2);
   assert.equal(new Set(ids).size, 1);
   assert.match(ids[0], /^[A-Za-z0-9_.:-]{1,64}$/);
 });
 
 test("Retry-After is waited for, in seconds or until a date", async () => {
-  const { client, seen } = connect([{ status: 429, headers: { "retry-after": "3" } }, {}]);
+  const { client, seen } = connect([{ status: 429, headers: { "retry-after": "3" } }, { json: MODELS }]);
   await client.models();
   assert.deepEqual(seen.waits, [3.05]);
   assert.equal(parseRetryAfter("yesterday-ish"), 0);
@@ -107,14 +120,14 @@ test("what cannot be sent is refused before it is sent", async () => {
 });
 
 test("a user's name is one step of the path", async () => {
-  const { client, seen } = connect([{}]);
+  const { client, seen } = connect([{ json: USER }]);
   for (const user of ["a/b", "..", "ä?#"]) await client.user(user);
   const paths = seen.requests.map((request) => request.url);
   assert.deepEqual(paths, ["a%2Fb", "%2E%2E", "%C3%A4%3F%23"].map((name) => `http://service/v1/users/${name}`));
 });
 
 test("the key is sent as a bearer token", async () => {
-  const { client, seen } = connect([{}], { key: "lcb_secret" });
+  const { client, seen } = connect([{ json: { items: [], n_items: 0 } }], { key: "lcb_secret" });
   await client.items();
   assert.equal(seen.requests[0].headers.authorization, "Bearer lcb_secret");
 });

@@ -59,14 +59,20 @@ class Batch(Generic[Outcome]):
         if len(outcomes) != len(places):
             words = f"{call.method} {call.path} got {len(outcomes)} outcomes for {len(places)} elements; check the url"
             raise ServiceError(reply.status, words)
+        for i, one in zip(places, outcomes, strict=True):
+            if one.answer is not None:
+                call.check_id(reply, one.answer, self.ids[i])
+            elif one.status < 400:
+                raise call.refuse(reply, f"no answer for {self.ids[i]!r:.80} in an outcome with status {one.status}")
         return {
             i: self.outcome(one.status, one.answer, one.detail, one.field, one.retry_after, self.ids[i])
             for i, one in zip(places, outcomes, strict=True)
         }
 
     def refuse(self, place: int, error: ServiceError | Unreachable) -> Outcome:
-        """Return the outcome of an element whose request failed as a whole."""
+        """Return the outcome of an element whose request failed as a whole; an answer that cannot be lcb's is 502."""
         status, name = (error.status, error.field) if isinstance(error, ServiceError) else (503, None)
+        status = status if status >= 400 else 502
         return self.outcome(status, None, str(error), name, None, self.ids[place])
 
     def leave(self, place: int, last: Outcome) -> Outcome:

@@ -19,11 +19,13 @@ Arms = Mapping[str, Sequence[float]] | Iterable[str]
 
 @dataclass(frozen=True)
 class Reply:
-    """An HTTP response of any status."""
+    """An HTTP response of any status; `wrong` says why its body was not read, if so."""
 
     status: int
     body: bytes
     retry_after: str | None = None
+    location: str | None = None
+    wrong: str | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Call(Generic[Answer]):
     """A request and the type of its answer.
 
     `also` is an error status whose body is nevertheless an answer.  If a repeated request gets the status `done`, an
-    earlier attempt succeeded and its answer was lost; the answer is then `done_answer`.
+    earlier attempt succeeded and its answer was lost; the answer is then `done_answer`.  The answer has to carry `id`
+    as its decision_id, if that is given.
     """
 
     method: str
@@ -41,6 +44,7 @@ class Call(Generic[Answer]):
     also: int | None = None
     done: int | None = None
     done_answer: Answer | None = None
+    id: str | None = None
 
     def read(self, reply: Reply, *, again: bool = False) -> Answer:
         """Decode the answer; raise ServiceError if the reply is an error or not an answer of lcb.
@@ -52,19 +56,39 @@ class Call(Generic[Answer]):
             return self.done_answer
         if not 200 <= reply.status < 300 and reply.status != self.also:
             raise read_problem(reply)
+        if reply.wrong is not None:
+            raise self.refuse(reply, reply.wrong)
         try:
-            return msgspec.json.decode(reply.body, type=self.answer)
+            answer = msgspec.json.decode(reply.body, type=self.answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             message = f"{self.method} {self.path} got an answer that is not lcb's: {_quote_body(reply)}; check the url"
             raise ServiceError(reply.status, message) from None
+        if self.id is not None:
+            self.check_id(reply, answer, self.id)
+        return answer
+
+    def check_id(self, reply: Reply, answer: Any, id: str) -> None:
+        """Raise ServiceError if an answer is that of another request than the one with this id."""
+        if answer.decision_id != id:
+            what = f"the answer of another request (decision_id {answer.decision_id!r:.80}, asked for {id!r:.80})"
+            raise self.refuse(reply, what)
+
+    def refuse(self, reply: Reply, what: str) -> ServiceError:
+        """Return the error of a reply that the service cannot have sent."""
+        return ServiceError(reply.status, f"{self.method} {self.path} got {what}; check the proxy in between")
 
 
 def read_problem(reply: Reply) -> ServiceError:
     """Return the error in a problem+json reply; the error of a proxy is quoted."""
+    if reply.wrong is not None:
+        return ServiceError(reply.status, f"status {reply.status} came with {reply.wrong}; check the proxy in between")
+    if 300 <= reply.status < 400 and reply.location is not None:
+        where = f"status {reply.status} points to {reply.location!r:.200}, and redirects are not followed"
+        return ServiceError(reply.status, f"{where}; give the url of the service itself")
     try:
         problem = json.loads(reply.body)
         detail, field = problem["detail"], problem.get("field")
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         message = f"status {reply.status} without problem+json: {_quote_body(reply)}; check the url"
         return ServiceError(reply.status, message)
     return ServiceError(reply.status, str(detail), field)
@@ -87,7 +111,7 @@ def decide(
         user, arms, decision_id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
         exclude=exclude, seen=seen, at_most=at_most,
     )  # fmt: skip
-    return Call("POST", "/v1/decisions", encode(body), messages.DecisionAnswer)
+    return Call("POST", "/v1/decisions", encode(body), messages.DecisionAnswer, id=decision_id)
 
 
 def build_decision(
@@ -122,7 +146,7 @@ def build_decision(
 
 def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messages.RewardAnswer]:
     body = {"decision_id": decision_id, "reward": float(reward), "reward_id": reward_id}
-    return Call("POST", "/v1/rewards", encode(body), messages.RewardAnswer)
+    return Call("POST", "/v1/rewards", encode(body), messages.RewardAnswer, id=decision_id)
 
 
 def put_items(

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from lcb import messages
-from lcb.client import batches, calls
+from lcb.client import batches, bounds, calls
 from lcb.client.batches import Batch, BatchTries, DecisionOutcome, Outcome, RewardOutcome
+from lcb.client.bounds import Body
 from lcb.client.calls import Answer, Arms, Call, Reply
 from lcb.client.retries import Attempt, Lost, Policy, Tries
 from lcb.errors import InputError, ServiceError
@@ -25,8 +26,11 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 class Client:
     """A connection to the service at `url`.  Threads may share it; close it, or use it in a `with` statement.
 
-    Each attempt may take `timeout` seconds to connect, as many to send and as many to answer.  An attempt that gets no
-    answer, or status 429, 502, 503 or 504, is repeated until `deadline` seconds have passed, or up to `retries` times.
+    An attempt may take `timeout` seconds as a whole, from the connection to the last byte of the answer.  The lookup of
+    the host's name is not bounded, and each address of a host that has several may take as long to connect.  An attempt
+    that gets no answer, or status 429, 502, 503 or 504, is repeated until `deadline` seconds have passed, or up to
+    `retries` times.  An answer of more than 64 MB (`most_bytes`), with a Content-Encoding or with another id than was
+    sent is refused with a ServiceError, and so is a redirect.
 
     >>> def service(request):  # busy at first
     ...     waits.append(request)
@@ -36,6 +40,8 @@ class Client:
     ...     client.reward("d", 1)
     RewardAnswer(decision_id='d', reward=1.0)
     """
+
+    most_bytes = bounds.MOST_BYTES  # of an answer
 
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 2.0, deadline: float = 10.0,
@@ -165,13 +171,26 @@ class Client:
     def _attempt(self, attempt: Attempt) -> Reply | Lost:
         call = attempt.call
         try:
-            return read_reply(self._http.request(call.method, call.path, content=call.body, timeout=attempt.seconds))
+            with (
+                bounds.limit(attempt.seconds) as extensions,
+                self._http.stream(call.method, call.path, content=call.body, extensions=extensions) as response,
+            ):
+                body = Body(response, self.most_bytes)
+                pieces = response.iter_bytes()
+                while not body.full and (piece := next(pieces, None)) is not None:
+                    body.add(piece)
+                    bounds.left()
+                return body.build_reply()
+        except (httpx.ReadTimeout, httpx.WriteTimeout):
+            return describe_timeout(attempt)
         except httpx.TransportError as error:
             return describe_loss(error)
 
 
 class AsyncClient:
-    """As `Client`, with methods to be awaited, for `async with`.  `timeout` limits an attempt as a whole."""
+    """As `Client`, with methods to be awaited, for `async with`; the lookup of the host's name is bounded as well."""
+
+    most_bytes = bounds.MOST_BYTES  # of an answer
 
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 2.0, deadline: float = 10.0,
@@ -273,10 +292,17 @@ class AsyncClient:
     async def _attempt(self, attempt: Attempt) -> Reply | Lost:
         call = attempt.call
         try:
-            async with asyncio.timeout(attempt.seconds):
-                return read_reply(await self._http.request(call.method, call.path, content=call.body, timeout=None))
+            async with (
+                asyncio.timeout(attempt.seconds),
+                self._http.stream(call.method, call.path, content=call.body, timeout=None) as response,
+            ):
+                body = Body(response, self.most_bytes)
+                pieces = response.aiter_bytes()
+                while not body.full and (piece := await anext(pieces, None)) is not None:
+                    body.add(piece)
+                return body.build_reply()
         except TimeoutError:
-            return Lost(f"no answer within {attempt.seconds:.2g} s", sent=True)
+            return describe_timeout(attempt)
         except httpx.TransportError as error:
             return describe_loss(error)
 
@@ -292,11 +318,12 @@ def check_url(url: str) -> str:
 def build_headers(key: str | None) -> dict[str, str]:
     if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key != ""):
         raise InputError("the key has characters that keys do not have; give it as `lcb keys create` printed it")
-    return {"content-type": "application/json"} | ({} if key is None else {"authorization": f"Bearer {key}"})
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
+    return headers | ({} if key is None else {"authorization": f"Bearer {key}"})
 
 
-def read_reply(response: httpx.Response) -> Reply:
-    return Reply(response.status_code, response.content, response.headers.get("retry-after"))
+def describe_timeout(attempt: Attempt) -> Lost:
+    return Lost(f"no answer within {attempt.seconds:.2g} s", sent=True)
 
 
 def describe_loss(error: httpx.TransportError) -> Lost:
