@@ -27,6 +27,7 @@ def log(tmp_path: Path) -> Iterator[Inside]:
             log.decide("ann", decision_id=f"ann{i}")
             log.reward(f"ann{i}", 1.0)
         log.service.world.late.cost.per_event = 1.0
+        del log.service.rewards.limit.take  # simulated services have no limit
         yield log
 
 
