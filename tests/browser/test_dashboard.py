@@ -247,7 +247,8 @@ def test_with_keys_one_signs_in_and_a_revoked_key_ends_the_session(tmp_path, set
             live(page)
             assert page.locator("#retrain").is_visible()
             assert page.input_value("#key") == ""
-            cookie = next(one for one in page.context.cookies() if one["name"] == "lcb_session")
+            name = f"lcb_session_{server.address.rpartition(':')[2]}"
+            cookie = next(one for one in page.context.cookies() if one["name"] == name)
             assert cookie["httpOnly"]
             assert cookie["sameSite"] == "Strict"
             assert admin not in cookie["value"]

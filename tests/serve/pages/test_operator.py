@@ -96,6 +96,25 @@ def test_the_key_itself_is_as_good_as_a_session(tmp_path):
     asking(tmp_path, drill)
 
 
+def test_a_sign_in_to_another_service_of_the_host_ends_no_session(tmp_path):
+    async def main():
+        async with (
+            inside(front(tmp_path / "one"), keys=KEYS) as (_, one),
+            inside(front(tmp_path / "other"), keys=KEYS) as (_, other),
+        ):
+            other._cookies = one.cookies  # those of one browser, which sends them to every port
+            for client, port in ((one, 8001), (other, 8002)):
+                answered = await client.post(f"http://localhost:{port}/page/login", json={"key": "lcb_admin"})
+                assert answered.status_code == 204
+            for client, port in ((one, 8001), (other, 8002)):
+                assert (await client.get(f"http://localhost:{port}/page/session")).json()["role"] == "admin"
+            assert (await one.post("http://localhost:8001/page/logout")).status_code == 204
+            assert (await one.get("http://localhost:8001/v1/models")).status_code == 401
+            assert (await other.get("http://localhost:8002/v1/models")).status_code == 200
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("key", ["", "lcb_nobody", "lcb_reader ", "ünï"])
 def test_a_wrong_key_opens_nothing(tmp_path, key):
     async def drill(app, client):

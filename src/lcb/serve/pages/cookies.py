@@ -10,6 +10,7 @@ import hashlib
 import re
 import secrets
 
+_PORT = re.compile(rb":([0-9]{1,5})$")  # an IPv6 address without a port ends with ]
 _VISITOR = re.compile(r"[0-9a-f]{12}\.[A-Za-z0-9_-]{22}")
 
 
@@ -27,6 +28,19 @@ def name_of(role: str, cookie: str | None) -> str | None:
     if cookie is None or _VISITOR.fullmatch(cookie) is None:
         return None
     return f"{role}-{cookie[:12]}{hashlib.sha256(f'{role} {cookie}'.encode()).hexdigest()[:32]}"
+
+
+def name_cookie(name: str, host: bytes | None) -> str:
+    """Return the name of a cookie on the host that a request gives; it ends with the port, if that is given.
+
+    A browser sends the cookies of one port to all ports of a host.  So that a sign-in to one service does not end that
+    to another, their cookies have different names.
+
+    >>> name_cookie("lcb_session", b"shop.example"), name_cookie("lcb_session", b"[::1]:8001")
+    ('lcb_session', 'lcb_session_8001')
+    """
+    found = _PORT.search(host or b"")
+    return name if found is None else f"{name}_{int(found[1])}"
 
 
 def read_cookies(header: bytes | None) -> dict[str, str]:

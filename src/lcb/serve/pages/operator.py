@@ -20,7 +20,7 @@ from lcb.serve.audit.verify import verify
 from lcb.serve.errors import Problem
 from lcb.serve.events import Actor
 from lcb.serve.pages.bundle import load_bundle
-from lcb.serve.pages.cookies import read_cookies, set_cookie
+from lcb.serve.pages.cookies import name_cookie, read_cookies, set_cookie
 from lcb.serve.pages.live import Live
 from lcb.serve.pages.sessions import DAY, Sessions
 from lcb.serve.pages.specs import live_specs, posterior_spec
@@ -30,7 +30,7 @@ from lcb.serve.state.mixtures import View
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
 from lcb.serve.web.app import App
-from lcb.serve.web.endpoint import Ask, Reply, Scope, address_of, counted_address, json_reply
+from lcb.serve.web.endpoint import Ask, Reply, Scope, address_of, counted_address, find_header, json_reply
 from lcb.serve.web.keys import Keyring, check_scope, sha256
 from lcb.serve.web.openapi import SESSION_COOKIE
 from lcb.storage.store.base import Key
@@ -84,14 +84,14 @@ class Operator:
         assert key is not None
         before = _read_session(ask.scope)
         session = await self.sessions.begin(key, Actor(name, address_of(ask.scope)), before)
-        return Reply(b"", 204, headers=[set_cookie(SESSION_COOKIE, session, max_age=DAY, secure=ask.by_tls)])
+        return Reply(b"", 204, headers=[set_cookie(_name_session(ask.scope), session, max_age=DAY, secure=ask.by_tls)])
 
     async def logout(self, ask: Ask) -> Reply:
         """End the session."""
         key, session = self._find_key(ask.scope), _read_session(ask.scope)
         if session is not None:
             await self.sessions.end(session, Actor(None if key is None else key.name, address_of(ask.scope)))
-        return Reply(b"", 204, headers=[set_cookie(SESSION_COOKIE, "", max_age=0, secure=ask.by_tls)])
+        return Reply(b"", 204, headers=[set_cookie(_name_session(ask.scope), "", max_age=0, secure=ask.by_tls)])
 
     def check_session(self, scope: Scope, needed: str) -> str | None:
         """Return the name of the key that the session was started with; None without a valid session."""
@@ -257,5 +257,9 @@ def _archived(name: str) -> Problem:
 
 
 def _read_session(scope: Scope) -> str | None:
-    header = next((value for name, value in scope["headers"] if name == b"cookie"), None)
-    return read_cookies(header).get(SESSION_COOKIE)
+    header = find_header(scope, b"cookie")
+    return None if header is None else read_cookies(header).get(_name_session(scope))
+
+
+def _name_session(scope: Scope) -> str:
+    return name_cookie(SESSION_COOKIE, find_header(scope, b"host"))

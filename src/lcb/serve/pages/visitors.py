@@ -23,7 +23,7 @@ from lcb.serve.chance import draw_number
 from lcb.serve.config.settings import READER
 from lcb.serve.errors import Problem
 from lcb.serve.pages import words
-from lcb.serve.pages.cookies import name_of, new_visitor_cookie, read_cookies, set_cookie
+from lcb.serve.pages.cookies import name_cookie, name_of, new_visitor_cookie, read_cookies, set_cookie
 from lcb.serve.pages.open_visits import OpenVisits
 from lcb.serve.service import Service
 from lcb.serve.state.users import User
@@ -83,7 +83,7 @@ class Visitors:
         name = name_of(role, cookie)
         assert name is not None
         reply = json_reply(await self.build_view(name, address))
-        reply.headers.append(set_cookie(f"lcb_{role}", cookie, max_age=_YEAR, secure=ask.by_tls))
+        reply.headers.append(set_cookie(_name_visitor(ask, role), cookie, max_age=_YEAR, secure=ask.by_tls))
         return reply
 
     async def answer(self, ask: Ask) -> Reply:
@@ -101,7 +101,7 @@ class Visitors:
         return json_reply(await self.build_view(name))
 
     def read_visitor(self, ask: Ask, role: str) -> str | None:
-        return name_of(role, read_cookies(ask.header(b"cookie")).get(f"lcb_{role}"))
+        return name_of(role, read_cookies(ask.header(b"cookie")).get(_name_visitor(ask, role)))
 
     # Steps
 
@@ -257,6 +257,10 @@ class Visitors:
             return catalogue.x(ids)
         except KeyError:
             return np.tile(events.floats(body.taken[0].x), (body.n_arms, 1))
+
+
+def _name_visitor(ask: Ask, role: str) -> str:
+    return name_cookie(f"lcb_{role}", ask.header(b"host"))
 
 
 def _hide_recommender(shown: dict[str, Any]) -> dict[str, Any]:

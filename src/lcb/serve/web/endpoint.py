@@ -53,7 +53,11 @@ class Ask(msgspec.Struct):
         return self.scope.get("scheme") == "https"
 
     def header(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self.scope["headers"] if key == name), None)
+        return find_header(self.scope, name)
+
+
+def find_header(scope: Scope, name: bytes) -> bytes | None:
+    return next((value for key, value in scope["headers"] if key == name), None)
 
 
 def address_of(scope: Scope) -> str:

@@ -37,7 +37,8 @@ _SECURITY = {
         "type": "apiKey",
         "in": "cookie",
         "name": SESSION_COOKIE,
-        "description": "A session of the operator's pages, begun by POST /page/login; it has the scope of its key.",
+        "description": "A session of the operator's pages, begun by POST /page/login; it has the scope of its key. "
+        "If the host has a port, the name of the cookie ends with it: lcb_session_8000.",
     },
 }
 
