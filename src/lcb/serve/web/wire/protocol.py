@@ -309,10 +309,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         if len(body) < _SMALL:
             self.small += 1
             if self.small > MOST_SMALL:
-                words = (
-                    f"the body came in more than {MOST_SMALL:,} pieces of less than {_SMALL} bytes; send larger ones"
-                )
-                return self._refuse(Problem(400, words))
+                return self._refuse(Problem(400, _MANY_PIECES))
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
