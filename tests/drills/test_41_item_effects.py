@@ -237,6 +237,41 @@ def test_where_every_reward_counts_one_user_bends_an_item(build: Build, monkeypa
     assert often[1] < once[1] / 3
 
 
+# One user whose features are very large
+
+
+def bend_by_features(inside: Inside, size: float) -> float:
+    """Let 20 users like an item, and one, who was shown it with such features, not; return its effect."""
+    for n in range(20):
+        inside.reward(inside.decide(f"u{n}", arms=[{"id": "i3"}])["decision_id"], 1.0)
+    for i in range(20):
+        inside.reward(inside.decide("stranger", arms=[{"id": f"i{i % 2}"}])["decision_id"], float(i % 2 == 0))
+    shown = inside.decide("stranger", arms=[{"id": "i3", "x": [size, 0.0]}])
+    inside.reward(shown["decision_id"], 0.0)
+    assert verify(inside.store).differences == []
+    return inside.service.world.items.get("i3")[0]
+
+
+@pytest.mark.parametrize("size", [-1e6, 100.0, 1e6])
+def test_a_user_with_very_large_features_moves_an_item_no_further_than_its_range(build: Build, size: float) -> None:
+    usual, large = bend_by_features(build(), 1.0), bend_by_features(build(), size)
+    assert abs(large - usual) < 1 / 20
+
+
+def test_where_the_mean_is_not_held_to_the_range_such_a_user_decides_alone(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logs of before have such rewards; they are folded and verified as they are."""
+    monkeypatch.setattr("lcb.serve.decide.rewards.bound_mean", lambda mean, bounds: mean)
+    inside = build()
+    assert bend_by_features(inside, 1e6) < -100
+    monkeypatch.undo()
+    before = read_effects(inside)
+    inside.crash()
+    assert read_effects(inside) == before
+    assert verify(inside.store).differences == []
+
+
 # Erasure
 
 

@@ -64,7 +64,8 @@ class Rewards:
         return self.build_event(request.decision_id, slot, reward, None)
 
     def build_event(self, slot_id: str, slot: RewardSlot, sent: float, part: str | None) -> Entry:
-        before, arm = slot.reward, slot.arm
+        before, arm, settings = slot.reward, slot.arm, self.world.state.settings
+        assert settings is not None
         if slot.n >= MOST_REWARDS:
             words = f"{slot_id} has had {slot.n} rewards, each an event of the log, and takes no more"
             raise Problem(422, f"{words}; add up on your side, and send what is final", field="reward")
@@ -90,7 +91,7 @@ class Rewards:
             part,
             arm.id,
             arm.effect,
-            arm.mean,
+            bound_mean(arm.mean, settings.reward_range),
         )
         key = reward_id(slot_id)
         id = reward_id(slot_id, slot.n + 1) if slot.n else key
@@ -110,6 +111,19 @@ class Rewards:
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:
             words = f"reward {reward:g} is outside the range [{bounds[0]:g}, {bounds[1]:g}] of {slot.recommender}"
             raise Problem(422, f"{words}; send one inside, or start a service with that reward_range", field="reward")
+
+
+def bound_mean(mean: float | None, bounds: tuple[float, float] | None) -> float | None:
+    """Return the expected reward of an arm's features as its item's effect counts it: inside the range of rewards.
+
+    Else whoever sends features of 1,000,000 moves an item further with one reward than everybody else together.
+
+    >>> bound_mean(0.3, (0, 1)), bound_mean(-2e5, (0, 1)), bound_mean(-2e5, None)
+    (0.3, 0.0, -200000.0)
+    """
+    if mean is None or bounds is None:
+        return mean
+    return min(max(mean, float(bounds[0])), float(bounds[1]))
 
 
 def _answer(slot_id: str, reward: float) -> bytes:

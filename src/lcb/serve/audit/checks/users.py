@@ -9,6 +9,7 @@ import msgspec
 from lcb.progress import Progress
 from lcb.serve import events
 from lcb.serve.audit.report import Report
+from lcb.serve.decide.rewards import bound_mean
 from lcb.serve.event_ids import reward_id, slot_of_reward
 from lcb.serve.state.reward_slots import RewardSlot, open_slots
 from lcb.serve.state.users import User
@@ -73,23 +74,25 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
             actual = "no such decision before it" if slot is None else f"event {slot.seq}"
             report.add(row.seq, f"the decision of reward {row.id!r}", f"event {body.decision}", actual)
             continue
-        for what, stored, again in _compare_reward(row, body, name, slot, world.state.settings.rewards):
+        for what, stored, again in _compare_reward(row, body, name, slot, world.state.settings):
             if stored != again:
                 report.add(row.seq, what, stored, again)
         slot.apply(body)
 
 
 def _compare_reward(
-    row: Row, body: events.RewardBody, name: str, slot: RewardSlot, rule: str
+    row: Row, body: events.RewardBody, name: str, slot: RewardSlot, settings: events.ServiceBody
 ) -> Iterator[tuple[str, object, object]]:
     """Yield what is compared, as (name, stored value, recomputed value)."""
-    arm = slot.arm
+    arm, rule = slot.arm, settings.rewards
     yield "the id of a reward", row.id, reward_id(name, slot.n + 1)
     yield "recommender and model", (body.recommender, row.model), (slot.recommender, slot.model)
     stored = (body.propensity, body.x, body.at_random, body.advice)
     yield "propensity, x, at_random and advice", stored, (arm.propensity, arm.x, arm.at_random, arm.advice)
     item = arm.id if body.item is None and arm.mean is None else body.item  # once, rewards did not name their item
-    yield "item, effect and mean", (item, body.effect, body.mean), (arm.id, arm.effect, arm.mean)
+    # once, the mean was not held to the range of rewards
+    mean = arm.mean if body.mean == arm.mean else bound_mean(arm.mean, settings.reward_range)
+    yield "item, effect and mean", (item, body.effect, body.mean), (arm.id, arm.effect, mean)
     yield "the reward before", body.before, slot.reward
     if rule in ("once", "first"):
         yield f"rewards of one decision (rule {rule})", slot.n + 1, 1
