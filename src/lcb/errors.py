@@ -72,14 +72,21 @@ class OutputError(LCBError):
 
 
 class StoreError(LCBError):
-    """The event store could not be opened, or belongs to another service or version."""
+    """The event store could not be opened, or belongs to another service or version.
+
+    `replaced`: it no longer has what this process has read from it and written to it.
+    """
+
+    def __init__(self, message: str, *, replaced: bool = False) -> None:
+        super().__init__(message)
+        self.replaced = replaced
 
 
 class StoreUnavailable(StoreError):
     """The store cannot be read or written now; nothing was changed, and the call may be repeated."""
 
-    def __init__(self, message: str, *, busy: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, busy: bool = False, replaced: bool = False) -> None:
+        super().__init__(message, replaced=replaced)
         self.busy = busy  # another process holds a lock: wait and try again
 
 

@@ -1,4 +1,7 @@
-"""Drill 29: the file of the store is removed or replaced while it is served; nothing acknowledged is lost."""
+"""Drill 29: the file of the store is removed or replaced while it is served; nothing acknowledged is lost.
+
+Nor is anything confirmed that the store no longer has, in a file or on a server that lost commits.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import psycopg
 import pytest
 
 from lcb.errors import StoreError
@@ -20,6 +24,7 @@ from lcb.serve.audit.verify import verify
 from lcb.storage.store.sqlite.file import ServerLock
 from lcb.storage.store.sqlite.store import SQLite
 from support.harness import LONG, Server, arms, models_folder, serving, start
+from support.tampering import run_sql
 
 N = 400 if LONG else 40
 NOTICED = 1.0  # seconds
@@ -57,7 +62,9 @@ def decide(http: httpx.Client, i: int) -> httpx.Response:
 def drill(folder: Path, act: Callable[[Path], None], *, without: tuple[str, ...] = (), idle: bool = False) -> None:
     path = folder / "lcb.db"
     with serving(folder, without=without, models=models_folder(folder)) as server, server.client() as http:
-        assert all(decide(http, i).status_code == 200 for i in range(5))
+        known = [decide(http, i).json()["decision_id"] for i in range(5)]
+        rewards = [{"decision_id": id, "reward": 1} for id in known]
+        assert all(http.post("/v1/rewards", json=one).status_code == 200 for one in rewards)
         os.utime(folder, (1e9, 1e9))  # the folder has not changed for long
         assert decide(http, 5).status_code == 200
         act(path)
@@ -72,11 +79,15 @@ def drill(folder: Path, act: Callable[[Path], None], *, without: tuple[str, ...]
             assert "was removed or replaced" in answer.json()["detail"]
             assert "restore a backup" in answer.json()["detail"]
         assert http.get("/readyz").status_code == 503
-        assert http.get("/v1/users/u1").status_code == 200
+        confirmed = [one for one in rewards if http.post("/v1/rewards", json=one).status_code != 503]
+        assert not confirmed, f"{len(confirmed)} of 5 rewards are confirmed from memory and lost"
+        assert http.get("/v1/users/u1").status_code == 503
+        assert http.get("/healthz").status_code == 200
         check_operational_log(server)
         if act is move_away:
             move_back(path)
             resume(http)
+            assert all(http.post("/v1/rewards", json=one).status_code == 200 for one in rewards)
             assert server.stop() == 0
             check_log(path)
 
@@ -111,6 +122,36 @@ def check_log(path: Path) -> None:
 @pytest.mark.parametrize("act", [remove, replace, remove_wal])
 def test_a_file_that_is_gone_costs_refusals_and_no_decision(tmp_path: Path, act: Callable[[Path], None]) -> None:
     drill(tmp_path, act)
+
+
+def lose_a_reward(url: str, folder: Path, without: tuple[str, ...] = ()) -> int:
+    """Let the server come back without the last reward; return the status of that reward when it is sent again."""
+    with serving(folder, without=without, models=models_folder(folder), store=url) as server, server.client() as http:
+        reward = {"decision_id": decide(http, 0).json()["decision_id"], "reward": 1}
+        before = run_sql(url, "select seq, link from head")[0]
+        assert http.post("/v1/rewards", json=reward).status_code == 200
+        with psycopg.connect(url) as connection:
+            connection.execute("delete from event where seq > %s", [before[0]])
+            connection.execute("update head set seq = %s, link = %s", before)
+        wait_until_noticed(http)
+        assert "is not the one that this service has applied" in http.get("/readyz").json()["detail"]
+        assert http.get("/v1/models").status_code == (200 if without else 503)
+        return http.post("/v1/rewards", json=reward).status_code
+
+
+def test_a_reward_that_the_server_has_lost_is_not_confirmed(new_postgres_database: str, tmp_path: Path) -> None:
+    assert lose_a_reward(new_postgres_database, tmp_path) == 503
+
+
+def test_a_service_that_answers_from_memory_confirms_what_the_server_has_lost(
+    new_postgres_database: str, tmp_path: Path
+) -> None:
+    assert lose_a_reward(new_postgres_database, tmp_path, ("known log",)) == 200
+
+
+def test_a_service_that_answers_from_memory_confirms_what_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="5 of 5 rewards are confirmed from memory and lost"):
+        drill(tmp_path, remove, without=("known log",))
 
 
 def test_a_file_that_is_moved_away_is_noticed_without_requests_and_resumed_when_it_is_back(tmp_path: Path) -> None:

@@ -144,6 +144,13 @@ def without_descriptors() -> None:
     replace(server, "provide_descriptors", lambda most: most)
 
 
+def without_known_log() -> None:
+    """Repeated requests are answered from memory, also while the store no longer has what was answered."""
+    from lcb.serve.log.journal import Journal
+
+    replace(Journal, "lost", None)
+
+
 def without_file_check() -> None:
     """Do not look whether the file is still there."""
     from lcb.storage.store.sqlite.file import OpenFiles
@@ -525,6 +532,7 @@ WITHOUT = {
     "new connections": without_new_connections,
     "long locks": without_long_locks,
     "lock": without_lock,
+    "known log": without_known_log,
     "file check": without_file_check,
     "private files": without_private_files,
     "test writes": without_test_writes,

@@ -311,7 +311,7 @@ def test_items_that_do_not_come_again_have_no_effects(store: Store) -> None:
     assert models.item_effects is None
 
 
-def test_an_item_that_changed_its_features_is_learned_from_its_newest(store: Store) -> None:
+def test_an_item_that_changed_its_features_is_learned_from_those_that_most_have_rated(store: Store) -> None:
     service(store)
     rows, _ = _item_rewards(60, 20)
     body = events.decode("reward", rows[0].body)
@@ -326,6 +326,24 @@ def test_an_item_that_changed_its_features_is_learned_from_its_newest(store: Sto
     models, _ = unpack_models(found.manifest, found.tensors, "here")
     assert models.item_effects is not None
     assert len(models.item_effects.ids) == 12
+
+
+@pytest.mark.parametrize(("n_strangers", "x"), [(9, [1.0, 0.0]), (10, [0.001, 0.0]), (11, [0.001, 0.0])])
+def test_a_few_who_send_other_features_of_an_item_do_not_take_its_effect(
+    store: Store, n_strangers: int, x: list[float]
+) -> None:
+    """Each of them has rated it often, and later than everybody else; of equally many, the newest features count."""
+    service(store)
+
+    def reward(user: str, n: int, x: list[float]) -> NewRow:
+        body = events.RewardBody(0.0, 1, "lcb", 1.0, 1.0, np.array(x).tobytes(), False, None, item="i0")
+        return NewRow(f"r/{user}.{n}", "reward", user, 0, events.encode(body))
+
+    add(store, [reward(f"u{n}", 0, [1.0, 0.0]) for n in range(10)])
+    add(store, [reward(f"stranger{n}", i, [0.001, 0.0]) for n in range(n_strangers) for i in range(5)])
+    read, _ = training_data.read_item_rows(store, store.head(), "once", ())
+    assert [id for id in read.ids if not training_data.is_made_up(id)] == ["i0"]
+    assert read.x[read.ids.index("i0")].tolist() == x
 
 
 @pytest.mark.parametrize("shared", [True, False])

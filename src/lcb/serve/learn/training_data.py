@@ -66,8 +66,9 @@ def read_item_rows(
 ) -> tuple[ItemRows, tuple[str, ...]]:
     """Return the same rewards with their items, one by one, and the names of the users.
 
-    An item whose features have changed is several items here.  The newest has its id; the others, and rewards of
-    unknown items, get ids that no item can have (`is_made_up`).
+    An item whose features have changed is several items here.  The one that most users have rated has its id, of equals
+    the newest: a few who send other features for an id do not decide alone what its effect is.  The others, and rewards
+    of unknown items, get ids that no item can have (`is_made_up`).
     """
     users: dict[str, int] = {}
     kinds: dict[tuple[str, bytes], int] = {}  # of items: id and features
@@ -86,9 +87,15 @@ def read_item_rows(
         reward_of.extend(reward.tolist())
     if not users:
         raise _build_empty_error(closed)
-    ids = tuple(id if id and newest[id] == kind else f"\0{kind}" for (id, _), kind in kinds.items())
     order = np.argsort(user_of, kind="stable")
     user, item, reward = (np.array(one)[order] for one in (user_of, kind_of, reward_of))
+    n_users = np.bincount(np.unique(user * len(kinds) + item) % len(kinds), minlength=len(kinds)).tolist()
+    usual: dict[str, int] = {}
+    for (id, _), kind in kinds.items():
+        before = usual.setdefault(id, kind)
+        if (n_users[kind], kind == newest[id]) >= (n_users[before], before == newest[id]):
+            usual[id] = kind
+    ids = tuple(id if id and usual[id] == kind else f"\0{kind}" for (id, _), kind in kinds.items())
     return ItemRows(ids, np.array(x), user, item, reward, features), tuple(users)
 
 

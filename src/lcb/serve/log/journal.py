@@ -140,6 +140,11 @@ class Journal:
         return self._trouble.words
 
     @property
+    def lost(self) -> str | None:
+        """Why the store no longer has what the state in memory was made of; None: it has."""
+        return self._trouble.words if self._trouble.is_lost else None
+
+    @property
     def n_waiting(self) -> int:
         return self.places.n
 

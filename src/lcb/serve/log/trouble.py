@@ -19,6 +19,7 @@ class Trouble:
         self.monotonic = monotonic
         self.words: str | None = None
         self.is_passing = False  # it may be over by itself: the disk is full, the file is away or locked
+        self.is_lost = False  # the store no longer has what was answered: its file is gone, or its log another one
         self._failed_at = -math.inf  # when a write last failed
 
     def note(self, error: StoreError | None) -> None:
@@ -28,6 +29,7 @@ class Trouble:
             log = structlog.get_logger("lcb.serve")
             log.info("the store accepts writes again") if words is None else log.error("store", error=words)
         self.words, self.is_passing = words, isinstance(error, StoreUnavailable)
+        self.is_lost = error is not None and error.replaced
 
     def note_failed_write(self, error: StoreError) -> None:
         self._failed_at = self.monotonic()

@@ -177,7 +177,11 @@ class App:
     # Around every endpoint
 
     def admit(self, scope: Scope, needed: str) -> str | None:
-        """Return the name of a request's key after checks of host, key and rate; Problem 400, 401, 403, 421 or 429."""
+        """Return the name of a request's key after checks of host, key and rate; Problem 400, 401, 403, 421 or 429.
+
+        Problem 503 from the API while the store no longer has what was answered: a repeated request would be told
+        from memory that it is stored.
+        """
         who = authorization = None
         probe, from_page = scope["path"] in PROBES, False
         for name, value in scope["headers"]:
@@ -200,6 +204,8 @@ class App:
             refuse_other_sites(scope)
         if not probe and self.rates.rate:
             self.rates.take(who or counted_address(scope))
+        if needed and (lost := self.service.journal.lost) is not None and scope["path"].startswith("/v1/"):
+            raise Problem(503, lost, retry_after=10)
         return who
 
     def count_elements(self, ask: Ask, n: int) -> None:

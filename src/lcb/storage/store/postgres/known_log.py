@@ -28,5 +28,7 @@ class KnownLog:
         """Return the error of a log in which the event `seq`, which this process has applied, is missing or another."""
         return StoreError(
             f"the log in {self.url} is not the one that this service has applied: event {seq} is missing there, or is "
-            "another one; the server lost commits, or is a copy that was behind: restart every replica to go on with it"
+            "another one; the server lost commits, or is a copy that was behind: restart every replica to go on with "
+            "it",
+            replaced=True,
         )

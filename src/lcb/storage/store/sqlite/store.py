@@ -187,7 +187,8 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             raise StoreUnavailable(
                 f"{self.path} or its write-ahead log was removed or replaced while it was in use, and nothing can be "
                 f"stored; put the same files back, or stop the service, delete {self.path.name}-wal and -shm, "
-                "restore a backup and start again"
+                "restore a backup and start again",
+                replaced=True,
             )
         self._gone = False
 
