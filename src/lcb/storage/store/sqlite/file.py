@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import sqlite3
 import stat
 import time
@@ -16,12 +17,14 @@ from lcb.storage.files import create_private
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 _TICK = 1_000_000_000  # nanoseconds, more than any file system's clock takes
 _BESIDE = ("", "-wal", "-shm", ".lock")
+_MOUNTS = Path("/proc/self/mountinfo")  # what this process sees mounted, on Linux
 
 
 def check_place(path: Path, *, create: bool, serve: bool) -> None:
     """Refuse a path where no store can be opened.
 
-    A file with hard links is not served: lock and write-ahead log go by name, so two servers could damage one file.
+    Lock and write-ahead log go by name, so two servers could damage a file that has two: one with hard links is not
+    served, and one that is mounted by itself is not opened at all.
     """
     if path.is_dir():
         raise StoreError(f"{path} is a folder; give the path of a file")
@@ -29,11 +32,27 @@ def check_place(path: Path, *, create: bool, serve: bool) -> None:
         raise StoreError(f"{path} does not exist; give the store of a service, or start one there: lcb serve")
     if not path.parent.is_dir():
         raise StoreError(f"{path.parent} is not a folder; create it first, or give another path")
+    if _MOUNTS.exists() and os.fsencode(path) in list_mount_points(_MOUNTS.read_bytes()):
+        raise StoreError(
+            f"{path} is mounted by itself, and SQLite keeps the write-ahead log beside the file: who opens the file "
+            "under its other name would not see it, and both would damage the store; mount the folder of the store "
+            "instead (docker run -v FOLDER:FOLDER)"
+        )
     if serve and path.exists() and (n := path.stat().st_nlink) > 1:
         raise StoreError(
             f"{path} has {n} names (hard links); it can be served under one only: remove the others, "
             "or copy the file with lcb log backup"
         )
+
+
+def list_mount_points(mounts: bytes) -> set[bytes]:
+    r"""Return the places where something is mounted, of the text of /proc/self/mountinfo.
+
+    >>> list_mount_points(rb"23 1 8:1 /a/lcb.db /b/my\040lcb.db rw - ext4 /dev/sda rw")
+    {b'/b/my lcb.db'}
+    """
+    places = (line.split(b" ")[4] for line in mounts.split(b"\n") if line.count(b" ") > 4)
+    return {re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), place) for place in places}
 
 
 def create_file(path: Path) -> None:
