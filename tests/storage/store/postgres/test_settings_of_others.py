@@ -32,6 +32,19 @@ def test_a_commit_waits_for_the_disk_whatever_the_database_says(
         store.close()
 
 
+def test_events_are_stored_whatever_a_role_says_about_null(new_postgres_database: str) -> None:
+    """With `array_nulls = off`, the word NULL of an array is a text, and no event of the service could be stored."""
+    name = new_postgres_database.rsplit("/", 1)[1].split("?")[0]
+    run_sql(new_postgres_database, f'alter database "{name}" set array_nulls = off')
+    store = open_store(new_postgres_database)
+    try:
+        for seen in range(2):  # the first append reads the head, the next one does not
+            store.append([NewRow(f"e{seen}", "note", None, None, b"")], seen)
+        assert [(row.user, row.model) for row in store.events(0)] == [(None, None)] * 2
+    finally:
+        store.close()
+
+
 def test_nothing_is_added_to_a_log_that_has_lost_events(new_postgres_database: str) -> None:
     """A server that lost commits, or was restored from a backup, while the service ran."""
     store = open_store(new_postgres_database)

@@ -32,6 +32,7 @@ _COMMIT = (  # a commit is answered when it is on disk, whatever the database sa
     "set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on' "
     "else current_setting('synchronous_commit') end, false)"
 )
+_NULLS = "set_config('array_nulls', 'on', false)"  # else a null that is sent in an array is the text NULL
 _LIMITS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": f"{LOCK_SECONDS}s",
@@ -106,7 +107,7 @@ class Address:
             connection = Connection.connect(**given, autocommit=True)
             limits = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _LIMITS.items())
             try:
-                connection.execute(f"select {limits}, {_COMMIT}")
+                connection.execute(f"select {limits}, {_COMMIT}, {_NULLS}")
             except psycopg.Error:
                 connection.close()
                 raise
