@@ -302,3 +302,12 @@ def test_a_log_in_postgresql_verifies_and_exports_the_same(
         far.close()
     tables = [pq.read_table(tmp_path / f"{name}.parquet").sort_by("seq").to_pylist() for name in ("far", "near")]
     assert sorted(map(repr, tables[0])) == sorted(map(repr, tables[1]))
+
+
+def test_a_pointer_to_common_bytes_that_do_not_exist_is_found(inside: Inside) -> None:
+    """The body of such an event is read as it is, so digest and link are right."""
+    seq, _ = first(inside, "decision")
+    written(inside, "update event set common = 1 where seq = ?", (seq,))
+    report = verify(inside.store)
+    says(report, seq, "which does not exist")
+    assert report.first == seq

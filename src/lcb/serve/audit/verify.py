@@ -112,8 +112,8 @@ def check_file(store: Store, report: Report) -> None:
     """Check the schema, and that the indexes have every event of the table: all reads but the replay's go by them."""
     for words in store.find_changes_of_schema():
         report.add_words(None, f"the schema is not as lcb made it: {words}")
-    for words in store.find_damage():
-        report.add_words(None, f"the file is damaged: {words}")
+    for seq, words in store.find_damage():
+        report.add_words(seq, f"the file is damaged: {words}")
 
 
 def _check_keys(store: Store, report: Report) -> None:

@@ -196,7 +196,7 @@ class SharedReads:
         found = self._read(f"select length({self.body}) from event where id = {self.placeholder}", (storable(id),))
         return int(found[0][0]) if found else 0
 
-    def find_damage(self) -> list[str]:
+    def find_damage(self) -> list[tuple[int | None, str]]:
         return []  # SQLite looks at its file; a database server looks after its own files
 
     def find_unindexed(self) -> str:
@@ -264,8 +264,8 @@ class Store(Protocol):
     def backup(self, path: str, progress: Progress = silent) -> None: ...
     def lead(self, name: str) -> Callable[[], None] | None: ...
     def find_changes_of_schema(self) -> list[str]: ...
-    def find_damage(self) -> list[str]:
-        """Return what is wrong with the file and its indexes, in words; reads all of it."""
+    def find_damage(self) -> list[tuple[int | None, str]]:
+        """Return what is wrong with the file and its indexes, in words with the event if it is one; reads all of it."""
 
     def find_unindexed(self) -> str:
         """Return in words that an index lacks events, if their numbers tell; nothing if not."""

@@ -27,19 +27,35 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "statement, words",
+    "statement, seq, words",
     [
-        ("update common set last = seq", "lacks this event"),
-        ("update common set last = last - 1", "event 80 names lacks this event"),
-        ("update event set common = 1 where seq = 81", "event 81 names lacks this event"),
-        ("update event set common = 9 where seq = 82", "event 82 names lacks this event"),
-        ("insert into common values(90, 95, x'00')", "is of no event"),
+        ("update common set last = seq", 2, "row 1 of the table common, which lacks this event"),
+        ("update common set last = last - 1", 80, "row 1 of the table common, which lacks this event"),
+        ("update event set common = 1 where seq = 81", 81, "row 1 of the table common, which lacks this event"),
+        ("update event set common = 9 where seq = 82", 82, "row 9 of the table common, which does not exist"),
+        ("insert into common values(90, 95, x'00')", None, "row 90 of the table common is of no event"),
     ],
 )
-def test_a_wrong_range_of_common_bytes_is_found(path: Path, statement: str, words: str) -> None:
+def test_a_wrong_range_of_common_bytes_is_found(path: Path, statement: str, seq: int | None, words: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
         connection.commit()
     store = SQLite(path)
-    assert words in store.find_damage()[0]
+    found, said = store.find_damage()[0]
     store.close()
+    assert found == seq
+    assert words in said
+
+
+def test_a_pointer_is_found_where_no_bytes_are_common(tmp_path: Path) -> None:
+    """Its body is read as it is, so neither digest nor link tells."""
+    store = SQLite(tmp_path / "lcb.db")
+    store.append([NewRow(f"e{i}", "decision", "ann", 1, b"own") for i in range(2)], 0)
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "lcb.db")) as connection, connection:
+        connection.execute("update event set common = 1 where seq = 2")
+    store = SQLite(tmp_path / "lcb.db")
+    ((seq, words),) = store.find_damage()
+    store.close()
+    assert seq == 2
+    assert "does not exist" in words

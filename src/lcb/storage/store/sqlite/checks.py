@@ -21,11 +21,11 @@ _ENTRIES = (
 )  # the first is counted by the index of ids
 _WALKED = "select seq, kind from event not indexed where user is null"
 _INDEXED = "select seq, kind from event indexed by event_of_service where user is null"
-
-
+_RESTORE = "restore the file from a backup"
 _WRONG_COMMON = (
-    "select event.seq from event left join common on common.seq = event.common where event.common is not null "
-    f"and (common.seq is null or event.seq not between common.seq and common.last) limit {_MOST}"
+    "select event.seq, event.common, common.seq is null from event left join common on common.seq = event.common "
+    "where event.common is not null and (common.seq is null or event.seq not between common.seq and common.last) "
+    f"limit {_MOST}"
 )
 _UNUSED_COMMON = f"select seq from common where {WITHOUT_EVENTS} limit {_MOST}"
 
@@ -42,18 +42,23 @@ class FileChecks:
     def find_changes_of_schema(self) -> list[str]:
         return find_changes(self._writer)
 
-    def find_damage(self) -> list[str]:
+    def find_damage(self) -> list[tuple[int | None, str]]:
         """Return what is wrong with the pages of the file, every index, and the bytes that events have in common.
 
         Reads all of the file.  If the range of common bytes lacks an event, a later erasure would remove them.
+        An event without the common bytes that it names is read as if it named none.
         """
+        found: list[tuple[int | None, str]] = []
         connection, remedy = self._connect(), f"sqlite3 {self.url} reindex"
         try:
-            found = [words for (words,) in connection.execute(f"pragma integrity_check({_MOST})")]
-            found = [] if found == ["ok"] else [f"{words}; stop the service, and run: {remedy}" for words in found]
-            if connection.execute("select exists(select 1 from common)").fetchone()[0]:
-                found += [_describe_common(seq, "lacks this event") for (seq,) in connection.execute(_WRONG_COMMON)]
-                found += [_describe_common(seq, "is of no event") for (seq,) in connection.execute(_UNUSED_COMMON)]
+            for (words,) in connection.execute(f"pragma integrity_check({_MOST})"):
+                if words != "ok":
+                    found.append((None, f"{words}; stop the service, and run: {remedy}"))
+            for seq, row, is_missing in connection.execute(_WRONG_COMMON):
+                what = "does not exist" if is_missing else "lacks this event"
+                found.append((seq, f"it names row {row} of the table common, which {what}; {_RESTORE}"))
+            for (row,) in connection.execute(_UNUSED_COMMON):
+                found.append((None, f"row {row} of the table common is of no event; {_RESTORE}"))
         except sqlite3.Error as error:
             raise self._errors.translate(error) from None
         finally:
@@ -75,7 +80,3 @@ class FileChecks:
         seq, kind = min(walked - indexed or indexed - walked)
         verb = "lacks" if walked - indexed else "alone has"
         return f"the index of events of the service {verb} event {seq} ({kind})"
-
-
-def _describe_common(seq: int, what: str) -> str:
-    return f"the row of the table common that event {seq} names {what}; restore the file from a backup"
