@@ -36,6 +36,7 @@ from lcb.storage.store.sqlite.file import (
     make_private,
 )
 from lcb.storage.store.sqlite.retention import WAL_PAGES, SQLiteRetention
+from lcb.storage.store.sqlite.scrub import WalScrubber
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
@@ -71,7 +72,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self._files: OpenFiles | None = None
         self._folder = FolderWatch(self.path.parent)
         self._gone = False  # the last check found a file removed or replaced, or another server
-        self._unscrubbed = serve  # erased rows are, or from before may be, still in the write-ahead log
+        self._scrubber = WalScrubber(self.path, due=serve)
         self._salts = Salts()
         self._head = Head(-1, None)  # after the last append
         self.damaged = set()
@@ -172,8 +173,8 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         if self._gone or not self._folder.is_unchanged():
             self._check_files()
             self._folder.note_checked()
-        if self._unscrubbed:
-            self._scrub(wait=False)
+        if self._scrubber.due:
+            self._scrubber.scrub(self._writer, wait=False)
 
     def _check_files(self) -> None:
         """Raise StoreUnavailable if the file or its write-ahead log was removed or replaced since it was opened.
@@ -297,21 +298,8 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             placed, head = self._insert(connection, [event], head, ())
             connection.executemany(sqlite_bodies.DROP_COMMON, [(one.seq,) * 3 for one in rewrites])
         self._head = head
-        self._scrub()
+        self._scrubber.scrub(self._writer)
         return Appended(others + placed, frozenset())
-
-    def _scrub(self, *, wait: bool = True) -> None:
-        """Empty the write-ahead log, where erased rows remain; a long read or a full disk delays that."""
-        self._unscrubbed = True
-        try:
-            if not wait:
-                self._writer.execute("pragma busy_timeout = 0")
-            busy, _, _ = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()
-            self._unscrubbed = bool(busy)
-        except sqlite3.Error:  # the erasure is committed; `check` tries again
-            pass
-        finally:
-            self._writer.execute(f"pragma busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
     def event(self, id: str) -> Row | None:
         found = self._read(f"select {self.columns} from event where id = ? and seq > 0", (id,))
