@@ -9,6 +9,7 @@
     │   └── ModelError      a folder of models is damaged, truncated or has other shapes
     ├── OutputError         a file or folder could not be written
     ├── StoreError          the event store could not be opened, or belongs to another service or version
+    │   ├── UnreadableEvent   an event of the log cannot be read; carries its seq
     │   └── StoreUnavailable  the store cannot be read or written now: locked, full or gone; nothing changed
     ├── ServiceError        the service refused a request; carries status, detail and field
     ├── Unreachable         the service did not answer
@@ -80,6 +81,18 @@ class StoreError(LCBError):
     def __init__(self, message: str, *, replaced: bool = False) -> None:
         super().__init__(message)
         self.replaced = replaced
+
+
+class UnreadableEvent(StoreError):
+    """An event of the log is not one that lcb has written, for `reason`; `seq` is its number, if that is known."""
+
+    def __init__(self, seq: int | None, reason: str) -> None:
+        which = "an event" if seq is None else f"event {seq}"
+        super().__init__(
+            f"{which} of the log cannot be read ({reason}): it is not what was written; run lcb log verify, "
+            "and restore the log from a backup"
+        )
+        self.seq, self.reason = seq, reason
 
 
 class StoreUnavailable(StoreError):

@@ -18,7 +18,6 @@ from lcb.decision import Decision
 from lcb.serve.base_bodies import BASE_KINDS
 from lcb.serve.event_ids import slot_id
 from lcb.serve.sparse import pack_distribution, unpack_distribution
-from lcb.storage.store.base import Row
 
 
 class ChosenArm(Struct, array_like=True, gc=False):
@@ -360,7 +359,6 @@ KINDS: dict[str, type[Struct]] = {
     "key": KeyBody,
     **BASE_KINDS,
 }
-_LARGE_DECISION = 65_536  # bytes
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(one) for kind, one in KINDS.items()}
 encode = _ENCODER.encode
@@ -368,19 +366,6 @@ encode = _ENCODER.encode
 
 def decode(kind: str, body: bytes) -> Any:
     return _DECODERS[kind].decode(body)
-
-
-def lighten(row: Row) -> Row:
-    """Return a large decision without what no fold of its user needs: the arms on offer and their probabilities."""
-    if row.kind != "decision" or len(row.body) <= _LARGE_DECISION:
-        return row
-    body = decode(row.kind, row.body)
-    body.arms = body.x = None
-    if body.rules is not None:
-        body.rules.excluded, body.rules.left = b"", []
-    for arm in body.taken if body.chosen is None else (*body.taken, body.chosen):
-        arm.distribution = None
-    return row._replace(body=encode(body))
 
 
 def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:

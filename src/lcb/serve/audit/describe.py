@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lcb.serve.audit.trail import describe_words
-from lcb.serve.events import decode
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import Row
 from lcb.words import format_count
 
 
 def describe_row(row: Row) -> dict[str, Any]:
     """Return a row of the log as JSON values; `words` says what happened."""
-    body = decode(row.kind, row.body)
+    body = read_event(row)
     at = getattr(body, "at", None)
     return {
         "seq": row.seq,

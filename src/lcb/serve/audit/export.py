@@ -40,6 +40,7 @@ from lcb.serve.audit.catalogue_history import CatalogueHistory
 from lcb.serve.audit.checks.users import list_users
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.event_ids import slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
@@ -167,7 +168,7 @@ class _Context:
         self.categories: tuple[str, ...] = ()
         seed = b""
         for row in store.events_of_service(upto):
-            body = events.decode(row.kind, row.body)
+            body = read_event(row)
             if row.kind == "items":
                 self.catalogue.apply(body)
                 self.history.apply(row.seq, body)
@@ -229,7 +230,7 @@ def _build_rows(
     slots: dict[str, Any] = {}
     decisions: list[tuple[Row, events.DecisionBody, list[str]]] = []
     for row in rows:
-        body = events.decode(row.kind, row.body)
+        body = read_event(row)
         if row.kind == "decision":
             opened = open_slots(row, body)
             slots.update(opened)

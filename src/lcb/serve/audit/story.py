@@ -14,6 +14,7 @@ from lcb.bandits.traits import keeps_posterior
 from lcb.serve import events
 from lcb.serve.audit.checks.decisions import rebuild_context
 from lcb.serve.event_ids import slot_of_reward
+from lcb.serve.read_event import lighten, read_event
 from lcb.serve.state.mixtures import View
 from lcb.serve.state.users import LOST, WARMUP, User
 from lcb.serve.state.world import World
@@ -27,7 +28,7 @@ _SAME = 1e-9  # differences of expected rewards up to this are rounding
 class StoryStep:
     """One slot of one decision; `reward` and the `posterior` after it are None until there is a reward.
 
-    The body of a large decision has no arms and distributions (`events.lighten`).
+    The body of a large decision has no arms and distributions (`lighten`).
     """
 
     decision_id: str
@@ -59,8 +60,8 @@ def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = Ma
             parts = _find_parts(world, user, model, body)
             reason = _find_reason(world, user, model, body) if parts is None else _name_larger(*parts)
             left = [_count_left(body, i) for i in range(len(body.shown))]
-            if (light := events.lighten(row)) is not row:
-                body = events.decode(light.kind, light.body)
+            if (light := lighten(row)) is not row:
+                body = read_event(light)
             for i, (id, one) in enumerate(body.slots(row.id).items()):
                 steps[id] = StoryStep(row.id, id, row.seq, body.at, body, one, model, reason, parts, left[i])
             continue

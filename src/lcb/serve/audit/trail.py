@@ -7,6 +7,7 @@ from typing import Any
 
 from lcb.serve import events
 from lcb.serve.log import key_events
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import Row, Store
 from lcb.words import format_count
 
@@ -16,7 +17,7 @@ KINDS = ("audit", "refused", "erase", "activate", "key", "compact")
 def read_trail(store: Store, limit: int = 10_000) -> list[dict[str, Any]]:
     """Return the newest `limit` entries, the oldest of them first."""
     newest = store.newest_of_service(KINDS, limit=limit)
-    return [describe_action(row, events.decode(row.kind, row.body)) for row in reversed(newest)]
+    return [describe_action(row, read_event(row)) for row in reversed(newest)]
 
 
 def describe_action(row: Row, body: Any) -> dict[str, Any]:

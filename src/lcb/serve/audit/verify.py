@@ -22,11 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from lcb.errors import ModelError
+from lcb.errors import ModelError, UnreadableEvent
 from lcb.progress import Progress, silent
-from lcb.serve import events
 from lcb.serve.audit.checks.base import CompactionCheck, check_base
 from lcb.serve.audit.checks.decisions import check_canary, check_decision
 from lcb.serve.audit.checks.heads import check_old_heads, split_heads
@@ -37,6 +34,7 @@ from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.log.key_events import check_keys
+from lcb.serve.read_event import read_event
 from lcb.serve.retain.ids import check_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.world import World
@@ -119,7 +117,7 @@ def check_file(store: Store, report: Report) -> None:
 def _check_keys(store: Store, report: Report) -> None:
     try:
         checked = check_keys(store)
-    except msgspec.DecodeError:  # the replay has named the event
+    except UnreadableEvent:  # the replay has named the event
         report.add_words(None, "the table of keys was not compared with the log: an event of a key cannot be read")
         return
     if checked is not None:
@@ -198,9 +196,9 @@ def _find_obstacle(world: World, row: Row, body: Any) -> str | None:
 
 def _decode(row: Row, report: Report) -> Any:
     try:
-        return events.decode(row.kind, row.body)
-    except (msgspec.DecodeError, KeyError) as error:
-        report.add(row.seq, f"the body of a {row.kind}", f"unreadable ({error})", "a readable body")
+        return read_event(row)
+    except UnreadableEvent as error:
+        report.add(row.seq, f"the body of a {row.kind}", f"unreadable ({error.reason})", "a readable body")
         return None
 
 

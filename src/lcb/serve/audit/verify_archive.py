@@ -13,7 +13,6 @@ from typing import Any
 
 from lcb.errors import StoreError
 from lcb.progress import Progress, silent
-from lcb.serve import events
 from lcb.serve.audit.checks.base import check_digest
 from lcb.serve.audit.checks.bodies import read_body
 from lcb.serve.audit.checks.order import check_order
@@ -21,6 +20,7 @@ from lcb.serve.audit.checks.rows import check_rows
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import check_file, verify
 from lcb.serve.event_ids import changes_reward, slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.serve.retain.archive import REWARD_SCHEMA, Archive, Part, build_table
 from lcb.serve.retain.compact import build_reward
 from lcb.serve.retain.whole_log import open_restored, open_whole
@@ -127,7 +127,7 @@ class _RewardsCheck:
 
     def _build(self, part: Part, row: Row, stored: float) -> tuple[Any, ...]:
         """Return the row of a reward, with the stored value if the reward had it when the log was compacted."""
-        body = events.decode(row.kind, row.body)
+        body = read_event(row)
         cut, end = next((one for one in self.compactions if one[0] >= part.last), (self.archive.upto, 0))
         changes = self.changes.get(slot_of_reward(row.id), ())
         before = [body.reward, *(value for seq, value in changes if seq <= cut)]

@@ -31,6 +31,7 @@ from lcb.serve.decide.together import Group, Member, Together, write_group
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
+from lcb.serve.read_event import read_event
 from lcb.serve.state.reward_slots import build_archived
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.state.users import WARMUP
@@ -254,7 +255,7 @@ class Decisions:
         """Return the answer of a logged decision, if its request was the same."""
         if row.kind != "decision":
             raise Problem(422, f"{row.id} is the id of another event; choose another id", field="decision_id")
-        body = events.decode("decision", row.body)
+        body = read_event(row)
         if body.digest != digest:
             words = f"decision {row.id} was made for another request; repeat that request, or choose another id"
             raise Problem(422, words, field="decision_id")

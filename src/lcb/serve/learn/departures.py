@@ -18,6 +18,7 @@ from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import event_id
 from lcb.serve.log.waiting import IdTaken
+from lcb.serve.read_event import read_event
 from lcb.serve.service import Service
 from lcb.storage.store.base import NewRow, Row
 
@@ -72,6 +73,6 @@ class Departures:
         return [row for row in rows if row is not None and row.user is not None]
 
     def _build(self, row: Row) -> Entry:
-        body = events.LeaveBody(self.service.now(), events.decode(row.kind, row.body).recommender, row.seq)
+        body = events.LeaveBody(self.service.now(), read_event(row).recommender, row.seq)
         leave = NewRow(event_id("leave", row.seq), "leave", row.user, None, events.encode(body))
         return Entry(leave, body, b"", key=leave.id)

@@ -9,11 +9,11 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.errors import TooFewRows
 from lcb.progress import Progress, silent
-from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import floats
 from lcb.serve.learn.job import Job, JobResult
 from lcb.serve.log.read_service import read_service
+from lcb.serve.read_event import read_event
 from lcb.serve.state.mixtures import bound_weight
 from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
 from lcb.serve.state.users import User
@@ -63,7 +63,7 @@ def _sum_rewards(rows: list[Row]) -> Floats | None:
 
     Those of archived rewards are in the user's base row: sums in another order, so the last bits may differ.
     """
-    bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
+    bodies = [(row, read_event(row)) for row in rows]
     begin = max((i for i, row in enumerate(rows) if row.kind == "base"), default=0)
     del bodies[:begin]
     base = User.unpack(bodies[0][1].user).state if rows and rows[begin].kind == "base" else None

@@ -20,6 +20,7 @@ from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.chance import draw_number
 from lcb.serve.event_ids import changes_reward, is_visitor, slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import Row, Store
 
 _BLOCK = 5_000  # rewards added to the statistics at a time
@@ -115,7 +116,7 @@ def _read_rewards(
     """Yield the rewards of those who teach, in blocks: events, bodies, features (n, d) and final values (n,)."""
     changed = _read_changed(store, seq) if rule in ("sum", "last") else {}
     for rows in _read_blocks(store, seq, progress):
-        bodies: list[events.RewardBody] = [events.decode(row.kind, row.body) for row in rows]
+        bodies: list[events.RewardBody] = [read_event(row) for row in rows]
         if closed:
             teaches = [
                 body.recommender not in closed or not is_visitor(cast(str, row.user))
@@ -134,7 +135,7 @@ def _read_changed(store: Store, seq: int) -> dict[str, float]:
     changed = {}
     for row in store.events(0, seq):
         if row.kind == "reward" and changes_reward(row.id):
-            changed[slot_of_reward(row.id)] = events.decode(row.kind, row.body).reward
+            changed[slot_of_reward(row.id)] = read_event(row).reward
     return changed
 
 

@@ -39,6 +39,7 @@ from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep,
 from lcb.serve.learn.judge import judge
 from lcb.serve.learn.refit import refit
 from lcb.serve.learn.training_data import is_held_out, read_item_rows, read_training_data
+from lcb.serve.read_event import read_event
 from lcb.serve.retain.whole_log import open_whole
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Store
@@ -261,9 +262,9 @@ def _read_service(store: Store, job: Job) -> tuple[events.ServiceBody, events.Mo
     service, served = None, None
     for row in store.events_of_service(job.seq):
         if row.kind == "service":
-            service = events.decode(row.kind, row.body)
+            service = read_event(row)
         elif row.kind == "model" and row.id == event_id("model", job.active):
-            served = events.decode(row.kind, row.body)
+            served = read_event(row)
     if service is None:
         raise InputError(f"{store.url} is not the store of a service; give one that lcb serve has created")
     return service, served

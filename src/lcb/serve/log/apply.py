@@ -17,9 +17,9 @@ import structlog
 from msgspec import Struct
 
 from lcb.errors import StoreUnavailable
-from lcb.serve import events
 from lcb.serve.errors import Problem
 from lcb.serve.log.decision_runs import apply_run
+from lcb.serve.read_event import read_event
 from lcb.serve.state.per_user.load_users import Prefetched
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.world import World
@@ -60,7 +60,7 @@ class EventApplier:
 
     def apply(self, row: Row, body: Any = None) -> None:
         """Apply one stored event."""
-        body = events.decode(row.kind, row.body) if body is None else body
+        body = read_event(row) if body is None else body
         self.world.apply(row, body)
         self.slots.apply(row, body)
 
@@ -115,7 +115,7 @@ class EventApplier:
                 self._prefetch(batch)
                 return False
             if body is None:
-                body = bodies[i] = events.decode(row.kind, row.body)
+                body = bodies[i] = read_event(row)
             world.apply(row, body)
             slots.apply(row, body)
             i += 1

@@ -5,10 +5,8 @@ The start reads only the events after the newest snapshot, so it would not meet 
 
 from __future__ import annotations
 
-import msgspec
-
-from lcb.errors import StoreError
-from lcb.serve import events
+from lcb.errors import StoreError, UnreadableEvent
+from lcb.serve.read_event import read_event
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link
@@ -51,8 +49,8 @@ def begins_with_chain(first: Row) -> bool:
     if first.kind == "key":
         return True
     try:
-        return first.kind == "service" and events.decode(first.kind, first.body).has_key_events
-    except msgspec.DecodeError:  # told where the event is read
+        return first.kind == "service" and read_event(first).has_key_events
+    except UnreadableEvent:  # told where the event is read
         return True
 
 

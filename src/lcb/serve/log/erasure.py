@@ -9,6 +9,7 @@ import msgspec
 
 from lcb.serve import events
 from lcb.serve.event_ids import event_id, slot_of_reward
+from lcb.serve.read_event import lighten, read_event
 from lcb.serve.state.per_user.own_rewards import OwnRewards, RunningSum
 from lcb.serve.state.per_user.settling import Settling
 from lcb.serve.state.users import WARMUP, User
@@ -52,14 +53,14 @@ class Remains:
     def take(self, rows: Sequence[Row]) -> None:
         """Take the next events."""
         for row in rows:
-            self._take(row, events.decode(row.kind, row.body))
+            self._take(row, read_event(row))
         if self._settling is not None:
             self._settled += self._settling.find(len(self._settled), len(self._counts))
 
     def _take(self, row: Row, body: Any) -> None:
         fold, at = self._fold, len(self.taken)
         self.taken.append((row.seq, row.id))
-        self._past.append(events.lighten(row))
+        self._past.append(lighten(row))
         if self._user is None:
             self._user = fold.start(body.recommender, row.model or WARMUP, row.seq)
             self._settling = Settling(fold, self._user)
@@ -112,7 +113,7 @@ class Remains:
         else:
             user, n = self._folded
             for row in self._past[n:]:
-                body = events.decode(row.kind, row.body)
+                body = read_event(row)
                 self._fold.step(user, row, body, getattr(body, "reward", 0.0))
         assert user is not None
         assert user.state is not None

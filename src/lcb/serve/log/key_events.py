@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lcb.serve import events
 from lcb.serve.event_ids import event_id
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import Key, NewRow, Store
 
 CREATED, REVOKED, ADOPTED, OPENED = "created", "revoked", "adopted", "opened"
@@ -71,7 +72,7 @@ def read_keys_of_log(store: Store) -> KeysOfLog | None:
         return None
     found = KeysOfLog({}, {}, open=True)
     for row in reversed(store.newest_of_service(("key",), limit=_LIMIT)):
-        body: events.KeyBody = events.decode(row.kind, row.body)
+        body: events.KeyBody = read_event(row)
         if body.action == OPENED:
             found = found._replace(open=True)
         elif body.name:
@@ -134,10 +135,10 @@ def _has_events(store: Store) -> bool:
     first = next(iter(store.events(0, 1)), None)
     if first is None:
         return not store.list_keys()
-    if first.kind == "key" or (first.kind == "service" and events.decode(first.kind, first.body).has_key_events):
+    if first.kind == "key" or (first.kind == "service" and read_event(first).has_key_events):
         return True
     found = store.newest_of_service(("key",), limit=_LIMIT)
-    return any(events.decode(row.kind, row.body).action == ADOPTED for row in found)
+    return any(read_event(row).action == ADOPTED for row in found)
 
 
 def _build_row(action: str, at: float, address: str, key: Key | None = None) -> NewRow:

@@ -14,6 +14,7 @@ import structlog
 
 from lcb.errors import StoreError
 from lcb.serve import events
+from lcb.serve.read_event import read_event
 from lcb.serve.service import Service
 from lcb.serve.web.keys import Keyring
 from lcb.serve.web.rate_limits import RateLimits
@@ -45,7 +46,7 @@ class Sessions:
         """Read the sessions of the last day from the log."""
         newest, self._open = self.service.store.newest_of_service(("audit",), self.service.world.seq), {}
         for row in reversed(newest):
-            self._watch(row, events.decode(row.kind, row.body))
+            self._watch(row, read_event(row))
         self._in_doubt = False
 
     def _doubt(self) -> None:

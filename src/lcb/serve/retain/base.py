@@ -16,6 +16,7 @@ from lcb.errors import StoreError
 from lcb.serve import events
 from lcb.serve.base_bodies import BaseBody, CompactBody, ErasedBase
 from lcb.serve.event_ids import event_id
+from lcb.serve.read_event import read_event
 from lcb.serve.state.per_user.load_users import UserLoader
 from lcb.serve.state.seen_items import fold_seen
 from lcb.serve.state.users import LOST
@@ -37,7 +38,7 @@ def build_base(world: World, rows: list[Row]) -> BaseRow | None:
     if user.state is LOST:
         return None
     begin = max((i for i, row in enumerate(rows) if row.kind == BASE), default=-1)
-    before = events.decode(BASE, rows[begin].body).n_events if begin >= 0 else 0
+    before = read_event(rows[begin]).n_events if begin >= 0 else 0
     body = BaseBody(user.recommender, user.pack(), fold_seen(rows).items, before + len(rows) - begin - 1)
     return BaseRow(rows[-1], events.encode(body))
 
@@ -68,7 +69,7 @@ def check_erased(store: Store, rows: Sequence[Row]) -> None:
         return
     listed: dict[int, bytes | None] = {}
     for found in store.newest_of_service(("erase",), limit=_ERASURES):
-        body: events.EraseBody = events.decode(found.kind, found.body)
+        body: events.EraseBody = read_event(found)
         left: Sequence[bytes | None] = body.left or [None] * len(body.history)
         listed |= {seq: one for (seq, *_), one in zip(body.history, left, strict=True)}
     for row in rows:

@@ -28,6 +28,7 @@ from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
 from lcb.serve.log.read_service import read_service
+from lcb.serve.read_event import read_event
 from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder, read_archived_base
 from lcb.serve.retain.base import (
     BaseCheck,
@@ -185,7 +186,7 @@ class _Plan:
         for row, seal in self.store.sealed_events(self.after, self.cut):
             if not follows(self.link, row, seal):
                 raise build_changed(self.store, f"event {row.seq}")
-            body = events.decode(row.kind, row.body)
+            body = read_event(row)
             world.late.replay(row, body)
             self._note(row, seal)
             self.writer.add(row, seal, self._build_reward(row, body))
@@ -212,7 +213,7 @@ class _Plan:
                 raise _Erased
             if row.kind != "reward":
                 continue
-            body: events.RewardBody = events.decode(row.kind, row.body)
+            body: events.RewardBody = read_event(row)
             changes = changes_reward(row.id)
             if changes:
                 self.final[slot_of_reward(row.id)] = body.reward

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from lcb.errors import UnreadableEvent
 from lcb.progress import Progress
-from lcb.storage.store.base import Store
+from lcb.storage.store.base import Row, Store
 
 _REACH = 5000  # events before and after the newest old one that are looked at
 _EVERY = 5000
@@ -68,12 +69,20 @@ def find_cut(store: Store, after: int, until: float, progress: Progress, now: fl
             last = row.seq
         if row.kind == "decision":
             seqs.append(row.seq)
-            seens.append(_DECISION.decode(row.body).seen)
+            seens.append(_read_seen(row))
             if len(seqs) > 4 * _REACH and row.seq <= last + _REACH:
                 del seqs[: 2 * _REACH], seens[: 2 * _REACH]
         if row.seq % _EVERY == 0:
             progress("looking for old events", row.seq - after, head - after)
     return Cut(_choose(after, last, seqs, seens), n_ahead)
+
+
+def _read_seen(row: Row) -> int:
+    """Return the seq that a decision was made from; the rest of its body, which is most of it, is not read."""
+    try:
+        return _DECISION.decode(row.body).seen
+    except msgspec.DecodeError as error:
+        raise UnreadableEvent(row.seq, f"the body of this decision: {error}") from None
 
 
 def _read_time(body: bytes) -> float | None:

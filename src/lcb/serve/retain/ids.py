@@ -15,8 +15,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
+from lcb.serve.read_event import read_event
 from lcb.serve.retain.base import stays
 from lcb.storage.store.base import Store
 from lcb.storage.store.chain import LINK_BYTES
@@ -47,7 +47,7 @@ def check_ids(store: Store) -> str:
     if not rows:
         n = len(store.list_archived())
         return f"the table archived has {format_count(n, 'id')}, but this log was never compacted" if n else ""
-    base: CompactBody = events.decode(rows[0].kind, rows[0].body)
+    base: CompactBody = read_event(rows[0])
     if not base.ids or _has_erased(store, base.upto, rows[0].seq):
         return ""
     if digest_ids(store, base.upto, set(base.kept)) == base.ids:
@@ -67,4 +67,4 @@ def warn_of_ids(store: Store) -> None:
 def _has_erased(store: Store, upto: int, after: int) -> bool:
     """Whether a user with archived events was erased after the compaction."""
     found = (row for row in store.newest_of_service(("erase",), limit=1_000_000) if row.seq > after)
-    return any(seq <= upto for row in found for seq, *_ in events.decode(row.kind, row.body).history)
+    return any(seq <= upto for row in found for seq, *_ in read_event(row).history)

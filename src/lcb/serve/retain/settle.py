@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from lcb.errors import StoreError
-from lcb.serve import events
+from lcb.serve.read_event import read_event
 from lcb.serve.retain.archive import EVENTS, Archive, read_archived_base
 from lcb.serve.retain.ids import warn_of_ids
 from lcb.storage.store.base import Store
@@ -48,7 +48,7 @@ def _compare_erasures(store: Store, archive: Archive) -> str:
     except StoreError:  # told when somebody is erased, or something learned
         return ""
     rows = store.newest_of_service(("erase",), limit=_ERASURES)
-    here = {seq for row in rows for seq, *_ in events.decode(row.kind, row.body).history if seq <= archive.upto}
+    here = {seq for row in rows for seq, *_ in read_event(row).history if seq <= archive.upto}
     if n := len(there - here):
         return f"{format_count(n, 'event', 'are')} erased in the archive, and not in the log"
     if n := len(here - there):

@@ -13,6 +13,7 @@ from msgspec import Struct
 from lcb.serve import events
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot, ranges_of_rewards, slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -104,14 +105,14 @@ class RewardSlots:
             raise self._build_missing(decision_id)
         if row.seq > upto or row.kind != "decision":
             raise build_unknown(decision_id)
-        slots = open_slots(row, events.decode("decision", row.body))
+        slots = open_slots(row, read_event(row))
         if slot_id not in slots:
             wanted = "one of its slots" if slot_id != decision_id else "the reward_id of a slot"
             words = f"decision {decision_id!r} has no slot {slot_id!r}; send {wanted}"
             raise Problem(404, words, field="decision_id")
         for later in store.events_between(ranges_of_rewards(decision_id), upto):
             if (slot := slots.get(slot_of_reward(later.id))) is not None:
-                slot.apply(events.decode("reward", later.body))
+                slot.apply(read_event(later))
         return slots
 
     def read_many(self, slot_ids: Sequence[str]) -> tuple[list[dict[str, RewardSlot]], dict[str, Problem]]:

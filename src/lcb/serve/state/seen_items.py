@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import Row, Store
 
 MOST_BYTES = 32_000_000
@@ -125,7 +125,7 @@ def fold_seen(rows: Iterable[Row]) -> Seen:
     """Fold all events of a user."""
     seen, slots = Seen({}), dict[str, str]()
     for row in rows:
-        body = events.decode(row.kind, row.body)
+        body = read_event(row)
         if row.kind == "base":
             seen = Seen(dict(body.seen), row.seq)
             seen.n_bytes += sum(_ITEM_BYTES + len(item) for item in body.seen)

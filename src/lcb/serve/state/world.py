@@ -20,6 +20,7 @@ from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
+from lcb.serve.read_event import read_event
 from lcb.serve.state.canary import CanaryCounts
 from lcb.serve.state.items import ItemState
 from lcb.serve.state.late_folds import LateFolds
@@ -88,7 +89,7 @@ class World:
 
     def _begin(self, body: WorldSnapshot) -> None:
         for row in self.store.events_of_service(body.seq):
-            self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
+            self.state.apply(row.kind, row.seq, read_event(row))
         self._restore(body)
 
     def snapshot(self) -> Snapshot:
@@ -203,7 +204,7 @@ class World:
     def apply(self, row: Row, body: Any = None) -> None:
         if row.seq != self.seq + 1:
             raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, restore it from a backup")
-        body = events.decode(row.kind, row.body) if body is None else body
+        body = read_event(row) if body is None else body
         if self.late.names:
             self.late.prepare(row, changes=row.kind == "reward" and body.before is not None)
         if row.kind == "decision":

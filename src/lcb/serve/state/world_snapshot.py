@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import DecodeError, Struct, msgpack
 
 from lcb.errors import StoreError
-from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
+from lcb.serve.read_event import read_event
 from lcb.serve.state.canary import Verdict
 from lcb.serve.state.items import ItemSums
 from lcb.serve.state.tally import StoredTally, Tally
@@ -36,11 +36,7 @@ def read_base(store: Store) -> CompactBody | None:
     found = store.newest_of_service(("compact",), limit=1)
     if not found:
         return None
-    try:
-        base: CompactBody = events.decode("compact", found[0].body)
-    except DecodeError as error:
-        words = f"event {found[0].seq} of {store.url}, a compaction, cannot be read ({error})"
-        raise StoreError(f"{words}; restore the log from a backup") from None
+    base: CompactBody = read_event(found[0])
     return base
 
 
@@ -55,6 +51,6 @@ def decode_snapshot(store: Store, snapshot: Snapshot) -> WorldSnapshot | None:
         for stored in body.tallies.values():
             Tally.unpack(stored)
         return body
-    except (DecodeError, StoreError) as error:
+    except (DecodeError, ValueError, StoreError) as error:
         store.discard_snapshot(snapshot.name, f"it cannot be read: {error}")
         return None

@@ -68,6 +68,6 @@ def _name_differences(one: bytes, other: bytes) -> str:
         return ""
     try:
         again, stored = (msgspec.msgpack.decode(body, type=dict[str, Any]) for body in (one, other))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError) as error:
         return f"unreadable ({error})"
     return ", ".join(sorted(name for name in {*again, *stored} if again.get(name) != stored.get(name)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from lcb.serve import events
+from lcb.errors import UnreadableEvent
 from lcb.serve.base_bodies import CompactBody
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import Row, Store
 
 _ERASURES = 1_000_000  # that are read
@@ -16,8 +15,8 @@ _ERASURES = 1_000_000  # that are read
 def read_body(row: Row) -> Any:
     """Return the body of an event; None if it cannot be read."""
     try:
-        return events.decode(row.kind, row.body)
-    except (msgspec.DecodeError, KeyError):
+        return read_event(row)
+    except UnreadableEvent:
         return None
 
 

@@ -64,7 +64,7 @@ def check_canary(world: World, row: Row, body: events.CanaryBody, report: Report
     """
     try:
         canary, stored = world.state.canary, msgspec.msgpack.decode(body.verdict, type=Verdict)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError) as error:
         report.add(row.seq, "the verdict on a canary", f"unreadable ({error})", "a readable verdict")
         return
     if canary is None or canary.version != body.version:  # void

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from lcb.errors import UnreadableEvent
 from lcb.progress import Progress
-from lcb.serve import events
 from lcb.serve.audit.report import Report
 from lcb.serve.log.check_whole import begins_with_chain
+from lcb.serve.read_event import read_event
 from lcb.storage.store.base import LAST, Head, Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link, digest_rewrite
 from lcb.storage.store.retention import OF_USERS
@@ -29,6 +30,9 @@ class _Seen(Struct, array_like=True, gc=False):
     seen: int
 
 
+_BYTES = (bytes, type(None))
+_ALLOWED = ((int,), (str,), (str,), (str, type(None)), (int, type(None)), (bytes,), _BYTES, _BYTES, _BYTES)
+_TYPES: set[tuple[type, ...]] = set()  # of the columns of events, as they were met and are allowed
 _SEEN = msgspec.msgpack.Decoder(_Seen)
 
 
@@ -47,25 +51,24 @@ def check_order(
     """
     ids, last, farthest = array("q"), after.seq, 1
     chain = _Chain(heads, report, after)
-    for row in store.events(-LAST, 0):
-        report.add_words(row.seq, f"added: an event with the number {row.seq}, which no service reads; remove it")
-    for row, seal in store.sealed_events(after.seq, upto):
-        if row.seq != last + 1:
-            report.add_words(last + 1, _describe_gap(last, row.seq))
-            report.n_events = last - after.seq
-            return None
-        last = row.seq
-        chain.check(row, seal)
-        ids.append(hash(row.id))
-        if row.kind == "decision":
-            try:
-                seen = _SEEN.decode(row.body).seen
-            except msgspec.DecodeError:
-                seen = row.seq - 1
-            if 0 <= seen < row.seq and row.seq - seen <= _FARTHEST:
-                farthest = max(farthest, row.seq - seen)
-        if last % _REPORT_EVERY == 0:
-            progress("checking the order", last, upto)
+    try:
+        for row in store.events(-LAST, 0):
+            report.add_words(row.seq, f"added: an event with the number {row.seq}, which no service reads; remove it")
+        for row, seal in _read_typed(store, after.seq, upto):
+            if row.seq != last + 1:
+                report.add_words(last + 1, _describe_gap(last, row.seq))
+                report.n_events = last - after.seq
+                return None
+            last = row.seq
+            chain.check(row, seal)
+            ids.append(hash(row.id))
+            farthest = max(farthest, _find_distance(row))
+            if last % _REPORT_EVERY == 0:
+                progress("checking the order", last, upto)
+    except UnreadableEvent as error:
+        report.add_words(error.seq, f"this event cannot be read ({error.reason}); nothing after it was checked")
+        report.n_events = last - after.seq
+        return None
     report.n_events = last - after.seq
     chain.end(last)
     if chain.link and (head := store.chain_head()).seq == last and head.link != chain.link:
@@ -75,6 +78,30 @@ def check_order(
         return None
     _check_unique(store, after.seq, upto, np.frombuffer(ids, np.int64), report)
     return farthest
+
+
+def _read_typed(store: Store, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
+    """Yield events; UnreadableEvent if a column has a value of a type that lcb does not write (no strict table)."""
+    for row, seal in store.sealed_events(after, upto):
+        types = tuple(map(type, (*row, *seal)))
+        if types not in _TYPES:
+            names = (*Row._fields, *Seal._fields)
+            wrong = [name for name, one, its in zip(names, types, _ALLOWED, strict=True) if one not in its]
+            if wrong:
+                raise UnreadableEvent(row.seq, f"its {wrong[0]} is of another type than lcb writes")
+            _TYPES.add(types)
+        yield row, seal
+
+
+def _find_distance(row: Row) -> int:
+    """Return how far before a decision the seq is that it was made from; 1 for other events."""
+    if row.kind != "decision":
+        return 1
+    try:
+        seen = _SEEN.decode(row.body).seen
+    except msgspec.DecodeError:
+        return 1
+    return row.seq - seen if 0 <= seen < row.seq and row.seq - seen <= _FARTHEST else 1
 
 
 def _describe_gap(last: int, found: int) -> str:
@@ -151,8 +178,8 @@ class _Chain:
             self.left[row.seq] = digest_rewrite(row)
             return
         try:
-            body = events.decode(row.kind, row.body)
-        except msgspec.DecodeError:  # reported when the event is replayed
+            body = read_event(row)
+        except UnreadableEvent:  # reported when the event is replayed
             return
         for (seq, *_), digest in zip(body.history, body.left or (), strict=False):
             if seq > self.after and (stored := self.left.pop(seq, None)) != digest:

@@ -200,7 +200,7 @@ class _RowsCheck:
 def _name_differences(one: bytes, other: bytes) -> str:
     try:
         stored, again = (events.decode(BASE, body) for body in (one, other))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError) as error:
         return f"unreadable ({error})"
     return ", ".join(name for name in again.__struct_fields__ if getattr(stored, name) != getattr(again, name))
 

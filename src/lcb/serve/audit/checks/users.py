@@ -11,6 +11,7 @@ from lcb.serve import events
 from lcb.serve.audit.report import Report
 from lcb.serve.decide.rewards import bound_mean
 from lcb.serve.event_ids import reward_id, slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.serve.state.reward_slots import RewardSlot, open_slots
 from lcb.serve.state.users import User
 from lcb.serve.state.world import World
@@ -58,7 +59,7 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
     assert world.state.settings is not None
     slots: dict[str, RewardSlot] = {}
     for row in rows:
-        body = events.decode(row.kind, row.body)
+        body = read_event(row)
         if row.kind == "decision":
             slots.update(open_slots(row, body))
             continue

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lcb.serve import events
 from lcb.serve.event_ids import changes_reward
+from lcb.serve.read_event import read_event
 from lcb.serve.state.per_user.own_rewards import OwnRewards
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.users import User
@@ -48,6 +48,6 @@ def fold_ahead(
         return None
     user = fold.fold([*past, *taken])
     assert user is not None
-    moves = fold.moves_item(taken[-1], events.decode("reward", taken[-1].body))
+    moves = fold.moves_item(taken[-1], read_event(taken[-1]))
     own = OwnRewards(fold, past) if moves and fold.state.counts_users else None
     return FoldedAhead(user, own, len(past), len(past) + len(taken), reading + time.perf_counter() - began)

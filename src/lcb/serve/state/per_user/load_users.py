@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lcb.serve import events
 from lcb.serve.event_ids import changes_reward, user_snapshot
+from lcb.serve.read_event import lighten, read_event
 from lcb.serve.state.per_user.fold_ahead import FoldedAhead, fold_ahead
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.users import User
@@ -65,7 +65,7 @@ class UserLoader:
     def read_events(self, name: str, after: int, upto: int) -> list[Row]:
         """Read a user's events to fold them; of many or large ones, only what folding needs is kept in memory."""
         if self.is_large(name, upto):
-            return list(map(events.lighten, self.store.stream_of(name, after, upto)))
+            return list(map(lighten, self.store.stream_of(name, after, upto)))
         return self.store.events_of(name, after, upto)
 
     def prefetch(self, rows: Sequence[Row], names: Iterable[str]) -> Prefetched:
@@ -102,7 +102,7 @@ class UserLoader:
 
         All events are folded anew if the snapshot is not of this log, or if one of them changes an earlier reward.
         """
-        user, bodies = self._unpack(snapshot), [(row, events.decode(row.kind, row.body)) for row in rows[1:]]
+        user, bodies = self._unpack(snapshot), [(row, read_event(row)) for row in rows[1:]]
         if user is not None and (not rows or rows[0].seq != snapshot.seq):
             self.store.discard_snapshot(snapshot.name, f"event {snapshot.seq} is not of this user")
             user = None

@@ -13,6 +13,7 @@ import numpy as np
 from lcb.serve import events
 from lcb.serve.base_bodies import BaseBody
 from lcb.serve.event_ids import slot_of_reward
+from lcb.serve.read_event import read_event
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.users import User, find_own
 from lcb.storage.store.base import Row
@@ -73,7 +74,7 @@ class OwnRewards:
         """Take the rewards among events of the user, and a base."""
         for row in rows:
             if row.kind in ("base", "reward"):
-                self.take(row, events.decode(row.kind, row.body))
+                self.take(row, read_event(row))
 
     def take(self, row: Row, body: BaseBody | events.RewardBody) -> None:
         """Count a reward, or change one; a base row is in place of all events before it."""

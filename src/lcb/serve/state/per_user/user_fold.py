@@ -16,6 +16,7 @@ from lcb.serve import events
 from lcb.serve.config.settings import READER
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import to_decision
+from lcb.serve.read_event import lighten, read_event
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import LOST, WARMUP, User, add_own
@@ -54,7 +55,7 @@ class UserFold:
 
     def fold(self, rows: Iterable[Row]) -> User | None:
         """Return a user from all of their events; a reward that was changed counts as if sent with its final value."""
-        bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
+        bodies = [(row, read_event(row)) for row in rows]
         counts = {slot_of_reward(row.id): body.reward for row, body in bodies if row.kind == "reward"}
         user: User | None = None
         for row, body in bodies:
@@ -79,13 +80,13 @@ class UserFold:
         past: list[Row] = []
         run: list[tuple[Row, Any]] = []  # changed rewards, and the user after them is not known yet
         for row in rows:
-            body = events.decode(row.kind, row.body)
+            body = read_event(row)
             changed = row.kind == "reward" and body.before is not None
             if run and not changed:
                 user = self._fold_anew(past)
                 yield from [(*one, user) for one in run]
                 run = []
-            past.append(events.lighten(row))
+            past.append(lighten(row))
             if row.kind == "base":
                 user = User.unpack(body.user)
                 continue

@@ -25,7 +25,7 @@ from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite import bodies as sqlite_bodies
 from lcb.storage.store.sqlite.backup import copy_database
 from lcb.storage.store.sqlite.checks import FileChecks
-from lcb.storage.store.sqlite.errors import ErrorTranslator
+from lcb.storage.store.sqlite.errors import ErrorTranslator, find_no_text, is_no_text
 from lcb.storage.store.sqlite.file import (
     FolderWatch,
     OpenFiles,
@@ -307,11 +307,17 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
 
     def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:
         connection = self._connect()
+        statement = f"select {columns} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}"
         try:
             while after < last:
-                block = connection.execute(
-                    f"select {columns} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}", (after, last)
-                ).fetchall()
+                try:
+                    block = connection.execute(statement, (after, last)).fetchall()
+                except sqlite3.OperationalError as error:
+                    wrong = find_no_text(connection, after, last) if is_no_text(error) else None
+                    if wrong is None or wrong.seq is None:
+                        raise
+                    yield connection.execute(statement, (after, wrong.seq - 1)).fetchall()
+                    raise wrong from None
                 if not block:
                     return
                 yield block
