@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from lcb.serve.events import decode, encode
 from lcb.storage.store.base import Row
 
 _LARGE_DECISION = 65_536  # bytes
+_WRONG = (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError)
 _USER_TYPES = (str, type(None))
 
 
@@ -22,8 +25,17 @@ def read_event(row: Row) -> Any:
         return decode(row.kind, row.body)
     except KeyError:
         raise UnreadableEvent(row.seq, f"no event is of the kind {row.kind!r}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
+    except _WRONG as error:
         raise UnreadableEvent(row.seq, f"the body of this {row.kind}: {error}") from None
+
+
+@contextmanager
+def reading_within(row: Row) -> Iterator[None]:
+    """Raise the same if what is in a body, such as settings in JSON, cannot be read."""
+    try:
+        yield
+    except (*_WRONG, KeyError) as error:
+        raise UnreadableEvent(row.seq, f"what is in this {row.kind}: {error}") from None
 
 
 def lighten(row: Row) -> Row:

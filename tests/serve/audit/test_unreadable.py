@@ -96,6 +96,16 @@ def test_a_text_that_is_no_utf8_is_named_by_every_command(place: Path, tmp_path:
     assert f"event {seq} of the log cannot be read" in give_up(place, tmp_path, command)
 
 
+def test_settings_in_an_event_that_cannot_be_read_are_named(place: Path, tmp_path: Path) -> None:
+    """The settings of a recommender are JSON within the body."""
+    (seq,) = run(place, "select max(seq) from event where kind = 'recommender'")[0]
+    body = bytearray(run(place, f"select body from event where seq = {seq}")[0][0])
+    body[body.index(b'"bandit"') + 2] = 0xFF
+    run(place, "update event set body = ? where seq = ?", values=(bytes(body), seq))
+    assert find_first(place) == seq
+    assert f"event {seq} of the log cannot be read" in give_up(place, tmp_path, "export")
+
+
 @pytest.mark.parametrize("column", ["kind", "id", "user", "body", "salt", "link"])
 def test_a_value_of_another_type_is_named(place: Path, tmp_path: Path, column: str) -> None:
     (seq,) = run(place, "select seq from event where kind = 'decision' order by seq desc limit 1")[0]

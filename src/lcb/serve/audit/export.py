@@ -40,7 +40,7 @@ from lcb.serve.audit.catalogue_history import CatalogueHistory
 from lcb.serve.audit.checks.users import list_users
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.event_ids import slot_of_reward
-from lcb.serve.read_event import read_event
+from lcb.serve.read_event import read_event, reading_within
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
@@ -168,20 +168,26 @@ class _Context:
         self.categories: tuple[str, ...] = ()
         seed = b""
         for row in store.events_of_service(upto):
-            body = read_event(row)
-            if row.kind == "items":
-                self.catalogue.apply(body)
-                self.history.apply(row.seq, body)
-            elif row.kind == "recommender":
-                spec = RecommenderSpec.from_json(body.spec)
-                self.specs[spec.name] = spec
-            elif row.kind == "service":
-                seed = body.seed
-                self.feature_map = body.feature_map
-                kept = {} if body.feature_map is None else msgspec.json.decode(body.feature_map)
-                if kept and not is_learned(kept["spec"]):
-                    self.categories = tuple(kept["categories"])
+            with reading_within(row):
+                seed = self._take(row, read_event(row)) or seed
         self.stamp = hashlib.sha256(seed + str(upto).encode()).hexdigest()[:32].encode()
+
+    def _take(self, row: Row, body: Any) -> bytes | None:
+        """Take what an event of the service says; returns the seed of the log from the event that has it."""
+        if row.kind == "items":
+            self.catalogue.apply(body)
+            self.history.apply(row.seq, body)
+        elif row.kind == "recommender":
+            spec = RecommenderSpec.from_json(body.spec)
+            self.specs[spec.name] = spec
+        elif row.kind == "service":
+            self.feature_map = body.feature_map
+            kept = {} if body.feature_map is None else msgspec.json.decode(body.feature_map)
+            if kept and not is_learned(kept["spec"]):
+                self.categories = tuple(kept["categories"])
+            seed: bytes = body.seed
+            return seed
+        return None
 
 
 def _write_events(

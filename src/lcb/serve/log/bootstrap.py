@@ -19,7 +19,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import NEW_RANGE, READER, Settings
 from lcb.serve.event_ids import event_id
 from lcb.serve.log.check_whole import check_whole
-from lcb.serve.read_event import read_event
+from lcb.serve.read_event import read_event, reading_within
 from lcb.serve.state.mixtures import read_settings
 from lcb.serve.state.packed_mixture import pack_mixture
 from lcb.serve.state.service_state import ServiceState
@@ -53,7 +53,11 @@ def read_first_items(path: str) -> FirstItems:
 def keep_recommenders(settings: Settings, store: Store) -> Settings:
     """Return the settings with the recommenders of the log, if it has any."""
     rows = [row for row in store.events_of_service() if row.kind == "recommender"]
-    kept = {spec.name: spec for row in rows for spec in [RecommenderSpec.from_json(read_event(row).spec)]}
+    kept: dict[str, RecommenderSpec] = {}
+    for row in rows:
+        with reading_within(row):
+            spec = RecommenderSpec.from_json(read_event(row).spec)
+        kept[spec.name] = spec
     own = tuple(one for one in kept.values() if one.name != READER)
     return replace(settings, recommenders=own) if own else settings
 
