@@ -1,7 +1,8 @@
-"""Refuses work that would not fit into memory, before it starts."""
+"""Refuses work that would not fit into memory, before it starts, and gives memory back after work."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -40,3 +41,9 @@ def read_free_memory() -> float:
         except (OSError, ValueError):  # no such file, or "max"
             continue
     return free
+
+
+def give_back_memory() -> None:
+    """Return free memory to the system, where the C library can do so: it keeps what a thread has freed."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

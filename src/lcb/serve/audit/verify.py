@@ -11,18 +11,20 @@ with what the migrations make, and the indexes with the table.
 A log that was compacted is replayed from its base (`check_base`), or with its archive from its first event.
 
 Erased decisions cannot be recomputed; they are counted.  A log that is being written is verified up to its head at the
-start; if a user is erased meanwhile, verification starts again.  Memory grows with users, not with events.
+start; if a user is erased meanwhile, verification starts again.  Memory grows with users, not with events; to verify
+the decisions of one user, only some of the others are in memory.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lcb.errors import ModelError, UnreadableEvent
+from lcb.errors import ModelError, StoreUnavailable, UnreadableEvent
 from lcb.progress import Progress, silent
 from lcb.serve.audit.checks.base import CompactionCheck, check_base
 from lcb.serve.audit.checks.decisions import check_canary, check_decision
@@ -37,10 +39,12 @@ from lcb.serve.log.key_events import check_keys
 from lcb.serve.read_event import read_event
 from lcb.serve.retain.ids import check_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
+from lcb.serve.state.per_user.cache_on_disk import CacheOnDisk
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import LAST, VOIDING, Head, Row, Store
 
+CACHED_BYTES: int | None = 4_000_000  # of users in memory, when the decisions of one user are verified
 _REPORT_EVERY = 500
 
 
@@ -81,11 +85,12 @@ def verify(
             report.n_older_heads = sum(head.seq < made for head in heads)
         if base is not None and old:
             check_old_heads(store, base, old, archive, report, progress)
-        world = _replay(store, upto, user, known, report, progress, base)
-        if world is not None:
-            check_users(world, store, upto, user, live or {}, report, progress)
-            if user is None:
-                check_snapshots(world, store, upto, kept, report, progress)
+        with CacheOnDisk(None if user is None else CACHED_BYTES) as cache:
+            world = _replay(store, upto, user, known, report, progress, base, cache)
+            if world is not None:
+                check_users(world, store, upto, user, live or {}, report, progress)
+                if user is None:
+                    check_snapshots(world, store, upto, kept, report, progress)
         if user is None:
             _check_keys(store, report)
             check_file(store, report)
@@ -134,6 +139,7 @@ def _replay(
     report: Report,
     progress: Progress,
     base: CompactBody | None,
+    cache: CacheOnDisk,
 ) -> World | None:
     """Replay the log and recompute every decision on the way; None if the log cannot be replayed."""
     after = Head(0, None) if base is None else Head(base.upto, base.link)
@@ -141,8 +147,8 @@ def _replay(
     if farthest is None:
         return None
     log = WithoutSnapshots(store, base=after.seq)
-    world = World(log)
-    log.world = world
+    world = World(log, cache=cache)
+    log.world = weakref.proxy(world)  # in no cycle: the state is freed at once, not when cycles are collected
     check = None if base is not None else CompactionCheck(store, report)
     if check is not None and not check.ends:  # never compacted
         check = None
@@ -169,6 +175,8 @@ def _replay(
             return None
     try:
         world.release()
+    except StoreUnavailable:
+        raise
     except Exception as error:  # noqa: BLE001 (whatever a damaged log raises is reported)
         report.add_words(None, f"a user cannot be folded ({type(error).__name__}: {error})")
         return None
@@ -226,6 +234,8 @@ def _apply_next(
             check.see(world, row, body)
         if obstacle is None:
             world.late.replay(row, body)
+    except StoreUnavailable:
+        raise
     except Exception as error:  # noqa: BLE001 (whatever a damaged log raises is reported)
         obstacle = f"it cannot be applied ({type(error).__name__}: {error})"
     if obstacle is not None:

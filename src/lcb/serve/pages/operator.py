@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from lcb.runtime.memory import give_back_memory
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.story import StoryStep, read_story
 from lcb.serve.audit.verify import verify
@@ -222,7 +223,10 @@ class Operator:
         """Recompute the decisions of a user; called in a thread."""
         if not self.service.store.newest_of(name):
             raise _no_user(name)
-        return verify(self.service.store, self.app.heavy.check_wanted, user=name)
+        try:
+            return verify(self.service.store, self.app.heavy.check_wanted, user=name)
+        finally:
+            give_back_memory()
 
     # Actions
 

@@ -11,6 +11,7 @@ a canary are compared only when its verdict is due, after all users are folded.
 from __future__ import annotations
 
 import time
+import weakref
 from typing import Any, Protocol
 
 from lcb.serve import events
@@ -49,7 +50,7 @@ class LateFolds:
     """The users of `world` whose last events are not folded yet."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self._world: World = weakref.proxy(world)  # which has this: a state that is done with is freed at once
         self.allowed = False
         self.names: dict[str, None] = {}
         self.histories: dict[str, list[Row]] = {}  # all events of users, kept while their rewards change
@@ -62,7 +63,7 @@ class LateFolds:
         self.allowed = True
         self._world.apply(row, body)
         self.allowed = False
-        if row.seq % _LOOK_EVERY == 0 and self.names and self._holds_much():
+        if row.seq % _LOOK_EVERY == 0 and self._holds_much():
             self._world.release()
 
     def _holds_much(self) -> bool:

@@ -40,15 +40,15 @@ from lcb.storage.store.base import Row, Snapshot, Store
 class World:
     """Service-wide state, users and counts as of `seq`; `store` is only read.
 
-    Users in memory take at most `most_bytes`; None: no limit.
+    Users in memory take at most `most_bytes` (None: no limit), unless there is a `cache` for them.
     """
 
-    def __init__(self, store: Store, *, most_bytes: int | None = None) -> None:
+    def __init__(self, store: Store, *, most_bytes: int | None = None, cache: UserCache | None = None) -> None:
         self.store = store
         self.state = ServiceState()
         self.fold = UserFold(self.state)
         self.loader = UserLoader(store, self.fold)
-        self.cache = UserCache(most_bytes)
+        self.cache = UserCache(most_bytes) if cache is None else cache
         self.shared = SharedStates(self.state)
         self.mixtures = Mixtures(self.state)
         self.items = ItemState(self.state.catalogue)

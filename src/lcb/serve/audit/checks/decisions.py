@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from lcb.arrays import Floats
-from lcb.errors import LCBError
+from lcb.errors import LCBError, StoreUnavailable
 from lcb.features import cross
 from lcb.serve import events
 from lcb.serve.audit.report import Report
@@ -50,6 +50,8 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         if body.chosen is not None:
             callers = record_callers_arm(draw, ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(world, row.seq, body.n_arms, body.chosen, callers, report)
+    except StoreUnavailable:
+        raise
     except (Problem, LCBError, KeyError, ValueError, IndexError, UserGone) as error:
         report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")
         return

@@ -47,13 +47,20 @@ class UserCache:
         if user is not None:
             self._users.move_to_end(name)
             return user
-        snapshot = self._evicted.pop(name, None)
-        if snapshot is None:
-            return None
-        user = User.unpack(snapshot.body)
-        user.saved = 0
-        self.admit(name, user)
+        user = self._take_back(name)
+        if user is not None:
+            user.saved = 0
+            self.admit(name, user)
         return user
+
+    def _take_back(self, name: str) -> User | None:
+        snapshot = self._evicted.pop(name, None)
+        return None if snapshot is None else User.unpack(snapshot.body)
+
+    def _set_aside(self, name: str, user: User) -> None:
+        """Keep what the store does not have of a user who is evicted."""
+        if user.unsaved and name not in self._erasing:
+            self._evicted[name] = user.snapshot(name)
 
     def peek(self, name: str) -> User | None:
         """Return a cached user without counting it as a use."""
@@ -119,8 +126,7 @@ class UserCache:
         while self.is_over:
             name, user = self._users.popitem(last=False)
             self.n_bytes -= user.held
-            if user.unsaved and name not in self._erasing:
-                self._evicted[name] = user.snapshot(name)
+            self._set_aside(name, user)
 
     def take_evicted(self) -> list[Snapshot]:
         """Return and forget the snapshots of evicted users; the caller writes them."""

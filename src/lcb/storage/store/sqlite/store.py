@@ -309,6 +309,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         connection = self._connect()
         statement = f"select {columns} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}"
         try:
+            connection.execute("pragma cache_size = -8000")  # each page is read once
             while after < last:
                 try:
                     block = connection.execute(statement, (after, last)).fetchall()
