@@ -230,7 +230,7 @@ class EraseBody(Struct, array_like=True):
 
 
 class ErasedDecision(Struct, array_like=True):
-    """An erased decision: only the arms without ids stay, and only if a shared state counted them.
+    """An erased decision: of a shared state, the arms without ids; features that it did not count are zeros.
 
     If the user had left (event `left`) and came back with it, `row` are the statistics that leave the user's class.
     """

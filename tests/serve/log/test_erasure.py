@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lcb.serve.audit.checks.snapshots import compare_worlds
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.state.world import World
@@ -74,6 +77,39 @@ def test_a_state_shared_by_all_keeps_what_an_erased_person_taught_it(opened: Any
     assert before == {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
     assert before == {name: state.tobytes() for name, state in fold_log(inside.store).shared.states.items()}
     same(inside.service.world, fold_log(inside.store), ("ann", "bob"))
+
+
+@pytest.mark.parametrize("spec", [RecommenderSpec("lcb"), EVERYONE])
+@pytest.mark.parametrize("alone", [False, True])
+def test_features_that_built_nothing_are_in_no_byte_of_the_file(
+    opened: Any, place: Path, spec: RecommenderSpec, alone: bool
+) -> None:
+    inside = opened(spec)
+    if not alone:
+        inside.reward(inside.decide("bob", arms=ARMS)["decision_id"], 1.0)
+    secret = [{"id": "a", "x": [0.6123456789, 0.25, -1.5]}]
+    for _ in range(2):
+        inside.decide("ann", arms=secret)
+    before = {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
+    inside.erase("ann")
+    found = b"".join(file.read_bytes() for file in place.parent.iterdir() if file.is_file())
+    assert struct.pack("<d", 0.6123456789) not in found
+    again = fold_log(inside.store)
+    assert before == {name: state.tobytes() for name, state in again.shared.states.items()}
+    assert again.state.n_features == 3
+    same(inside.service.world, again, ("ann", "bob"))
+    assert verify(inside.store).differences == []
+
+
+def test_decisions_that_a_shared_state_counted_stay_without_a_name(opened: Any) -> None:
+    inside = opened(RecommenderSpec("counts", "ucb1", scope="everyone"))
+    arms = [{"id": f"a{i}", "x": np.eye(3)[i].tolist()} for i in range(3)]
+    for user in ("ann", "bob", "ann"):
+        inside.decide(user, arms=arms)
+    before = {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
+    inside.erase("ann")
+    assert before == {name: state.tobytes() for name, state in fold_log(inside.store).shared.states.items()}
+    assert verify(inside.store).differences == []
 
 
 def test_a_person_who_comes_back_is_somebody_new(opened: Any) -> None:

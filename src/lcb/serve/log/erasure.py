@@ -23,9 +23,10 @@ _NOTHING = (0.0, 1.0, b"", False, None, None)
 class Remains:
     """What stays of a user's events, which `take` is given in order, from the first one on; it may run in any thread.
 
-    Ids, items and context are dropped.  If the bandit's state is shared by all users, features and reward stay without
-    a name, because the shared state is rebuilt from them.  If the user was seated in a mixture, the statistics stay
-    with each departure and return; the next refit leaves them out.  What a reward added to its item stays too.
+    Ids, items and context are dropped.  If the bandit's state is shared by all users, what has built it stays without a
+    name, because it is rebuilt from that: features and reward, and features of a decision only if the bandit counts
+    decisions by them.  If the user was seated in a mixture, the statistics stay with each departure and return; the
+    next refit leaves them out.  What a reward added to its item stays too.
 
     A changed reward needs the counts of the user after it.  They are found without a fold of all events for each.
     """
@@ -94,8 +95,7 @@ class Remains:
                 self._departed = row.seq, self._find_state()
             return events.ErasedLeave(body.at, user.recommender, self._departed[1])
         if row.kind == "decision":
-            shown = body.shown if shared else []
-            bare = [msgspec.structs.replace(arm, id="", distribution=None, rest=None) for arm in shown]
+            bare = [self._strip_arm(body.recommender, arm) for arm in body.shown] if shared else []
             return events.ErasedDecision(of, shared, bare, *departed)
         kept = (body.reward, body.propensity, body.x, body.at_random, body.advice, body.before)
         left = events.ErasedReward(of, shared, *(kept if shared else _NOTHING))
@@ -105,6 +105,16 @@ class Remains:
             left.residual = fold.find_residual(body, self._added.get(body.item, (0, 0.0)), after)
             self._added[body.item] = after
         return left
+
+    def _strip_arm(self, recommender: str, arm: events.ChosenArm) -> events.ChosenArm:
+        """Return what stays of an arm that updates a shared state.
+
+        That is how many features it had, unless the bandit counts decisions by what they were.
+        """
+        bandit, _ = self._fold.state.bandit(recommender, WARMUP, len(arm.x) // 8)
+        if hasattr(bandit, "count_decision"):
+            return msgspec.structs.replace(arm, id="", distribution=None, rest=None)
+        return events.ChosenArm(0, "", 1.0, bytes(len(arm.x)), None, False, None)
 
     def _find_state(self) -> bytes:
         """Return the statistics of a user who has left, after all events so far."""
