@@ -191,8 +191,11 @@ CASES = list(hostile())
 PATHS = [
     ("GET", "/v1/users/%00", 422, "user"),
     ("DELETE", "/v1/users/%00", 422, "user"),
-    ("GET", "/v1/users/a%0d%0aset-cookie:%20a", 404, None),
-    ("DELETE", "/v1/users/ann%0a", 404, None),
+    ("GET", "/v1/users/a%0d%0aset-cookie:%20a", 422, "user"),
+    ("GET", "/v1/users/%0a", 422, "user"),
+    ("DELETE", "/v1/users/%0a", 422, "user"),
+    ("DELETE", "/v1/users/ann%0a", 422, "user"),
+    ("GET", "/page/users/ann/story%0a", 404, None),
     ("POST", "/v1/decisions%0a", 404, None),
     ("DELETE", "/v1/users/%1b[2J", 422, "user"),
     ("GET", "/v1/users/" + "a" * 1_000_000, 422, "user"),
@@ -368,7 +371,7 @@ ACTIVATIONS = [
     (b'{"reason": "' + b"a" * 1001 + b'"}', "reason"), (b'{"reason": "a", "reason": "b"}', "reason"),
     (b'{"reason": ' + b"[" * 100_000, "reason"),
 ]  # fmt: skip
-VERSIONS = ("x", "-1", "1.0", "%31%00", "\u0661", "9" * 100_000, "1%20", "%2e%2e", "1e3", "0x1", "7")
+VERSIONS = ("x", "-1", "1.0", "%31%00", "\u0661", "9" * 100_000, "1%20", "1%0a", "%2e%2e", "1e3", "0x1", "7")
 NAMES = (
     "%00",
     "%1b[2J",
