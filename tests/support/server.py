@@ -213,8 +213,15 @@ def without_guard() -> None:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     from lcb.serve import server
+    from lcb.serve.web.wire.protocol import protocol
 
-    replace(server, "protocol", lambda **limits: HttpToolsProtocol)
+    def unguarded(**limits: Any) -> type[HttpToolsProtocol]:
+        class Unguarded(HttpToolsProtocol):
+            find_sweep = protocol(**limits).find_sweep  # connections are accepted as always
+
+        return Unguarded
+
+    replace(server, "protocol", unguarded)
 
 
 def without_bound() -> None:

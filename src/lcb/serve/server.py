@@ -172,7 +172,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         make = partial(self.guarded, self.config, self.server_state, self.lifespan.state)
-        self.servers = [Acceptor(one, make) for one in sockets or ()]  # type: ignore[misc]
+        sweep = self.guarded.find_sweep(self.server_state, asyncio.get_running_loop())
+        self.servers = [Acceptor(one, make, sweep) for one in sockets or ()]  # type: ignore[misc]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

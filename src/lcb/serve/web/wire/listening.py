@@ -1,7 +1,8 @@
 """The listening socket of a service, and how connections are accepted from it.
 
 libuv accepts one connection per iteration of the event loop.  Under load an iteration takes milliseconds, so a thousand
-simultaneous connections would wait for seconds.  Here an iteration accepts sixteen.
+simultaneous connections would wait for seconds.  Here an iteration accepts hundreds, because the kernel's queue is one
+for all; those that cannot be set up at once wait in the line of their address.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ import errno
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from lcb.errors import OutputError
+from lcb.serve.web.wire.places import Sweep, unmap_address
 from lcb.serve.web.wire.protocol import GuardedProtocol
 
 _BACKLOG = 2048
-_AT_ONCE = 16
+_AT_ONCE = 256
+_MOST_IN_LINE = 1024  # accepted connections that are not set up; more wait in the kernel
 _PAUSE = 1.0  # seconds before accepting again when the process has no file descriptors left
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _UNSENT = 131_072  # bytes that the kernel keeps of an answer beyond what the client has room for; else 4 MB of each
-_OTHERS = 128  # file descriptors for everything but connections
+_OTHERS = 128 + _MOST_IN_LINE  # file descriptors for everything but connections that are set up
 
 
 def provide_descriptors(most: int) -> int:
@@ -64,9 +68,10 @@ def listen(host: str, port: int) -> socket.socket:
 class Acceptor:
     """Accepts connections until `close` and gives each a protocol; used inside the event loop."""
 
-    def __init__(self, listening: socket.socket, make: Callable[[], GuardedProtocol]) -> None:
+    def __init__(self, listening: socket.socket, make: Callable[[], GuardedProtocol], sweep: Sweep) -> None:
         self._loop = asyncio.get_running_loop()
-        self._listening, self._make = listening, make
+        self._listening, self._make, self._sweep = listening, make, sweep
+        self._n_in_line = 0
         self._connecting: set[asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]] = set()
         self._closed = False
         self._waiting: asyncio.TimerHandle | None = None
@@ -87,9 +92,9 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(min(_AT_ONCE, _MOST_IN_LINE - self._n_in_line)):
             try:
-                connection, _ = self._listening.accept()
+                connection, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -100,9 +105,24 @@ class Acceptor:
                 self._waiting = self._loop.call_later(_PAUSE, self._resume)
                 return
             connection.setblocking(False)
-            coming = self._loop.create_task(self._loop.connect_accepted_socket(self._make, connection))
-            self._connecting.add(coming)
-            coming.add_done_callback(self._end_connecting)
+            line = self._sweep.find_line(unmap_address(address[0]), address[1])
+            if self._sweep.lines.may_begin(line):
+                self._connect(connection)
+            else:
+                self._n_in_line += 1
+                self._sweep.lines.wait(line, partial(self._connect_late, connection))
+
+    def _connect_late(self, connection: socket.socket) -> None:
+        self._n_in_line -= 1
+        if self._closed:
+            connection.close()
+        else:
+            self._connect(connection)
+
+    def _connect(self, connection: socket.socket) -> None:
+        coming = self._loop.create_task(self._loop.connect_accepted_socket(self._make, connection))
+        self._connecting.add(coming)
+        coming.add_done_callback(self._end_connecting)
 
     def _end_connecting(self, coming: asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]) -> None:
         self._connecting.discard(coming)

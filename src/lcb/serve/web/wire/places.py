@@ -15,6 +15,7 @@ import ipaddress
 from typing import Protocol
 
 from lcb.serve.errors import Problem
+from lcb.serve.web.wire.lines import Lines
 
 _SEARCH_EVERY = 0.05  # seconds between two searches for connections that can give way, if the first found few
 _PARTS_AT_ONCE = 8  # of large answers of all connections, written in one turn of the event loop
@@ -87,6 +88,7 @@ class Sweep:
         self.admitted = Places(most)
         self.turned_away: set[Connection] = set()
         self.turns = asyncio.Semaphore(_PARTS_AT_ONCE)  # to write a part of a large answer
+        self.lines = Lines(loop)
         self.running = False
         self.n_held = 0  # bytes of memory that requests of all connections take
         self._by_address: dict[str, Places] = {}
@@ -139,9 +141,16 @@ class Sweep:
                 self._by_address.pop(places.address, None)
         one.places = ()
 
+    def find_line(self, address: str, port: int) -> str:
+        """Return the line in which a connection waits: that of its address, or one of its own if it is of a proxy."""
+        return f"{address} {port}" if self._is_proxy(address) else group_address(address)
+
+    def _is_proxy(self, address: str) -> bool:
+        return bool(self._proxies and address) and _is_in(self._proxies, address)
+
     def _find_places(self, address: str) -> Places | None:
         """Return the places of an address; None for a proxy."""
-        if self._proxies and address and _is_in(self._proxies, address):
+        if self._is_proxy(address):
             return None
         address = group_address(address)
         return self._by_address.get(address) or Places(self.most_per_address, address)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -41,17 +42,27 @@ from uvicorn.server import ServerState
 from lcb.serve.errors import Problem
 from lcb.serve.web.wire.cycle import Cycle
 from lcb.serve.web.wire.headers import check_upgrade, count_headers, read_target
+from lcb.serve.web.wire.lines import Flow
 from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
-from lcb.serve.web.wire.refusing import BODY, FIELD_BYTES, HEADERS, IDLE, MAX_FIELDS, MOST_HELD, REFUSED, Refusing
+from lcb.serve.web.wire.refusing import (
+    BODY,
+    FIELD_BYTES,
+    HEADERS,
+    IDLE,
+    MAX_FIELDS,
+    MOST_HELD,
+    REFUSED,
+    UNREAD,
+    Refusing,
+)
 
-LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 MOST_SMALL, _SMALL = 1000, 64  # pieces of a body that have less than so many bytes
 _MANY_PIECES = f"the body came in more than {MOST_SMALL:,} pieces of less than {_SMALL} bytes; send larger ones"
 _PIECE = 8192  # bytes that are parsed at once: those before an unfinished request are not counted with it
 _CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
-_UNREAD = Problem(408, "the answer was not read")
+_PUT_OFF = 16_384  # bytes that wait for their turn; more are a large body, and would take memory
 
 
 def protocol(
@@ -102,6 +113,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         "came",
         "chunk",
         "held",
+        "line",
         "outgoing",
         "paused_at",
         "places",
@@ -114,6 +126,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         "sweep",
     )
 
+    flow: Flow
     deadline: float
     max_body: int
     max_header: int
@@ -131,12 +144,8 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        sweep = _SWEEPS.get(server_state)
-        if sweep is None:
-            every = min(1.0, self.deadline / 10)
-            sweep = Sweep(self.loop, every, self.max_connections, self.max_per_address, self.proxies)
-            _SWEEPS[server_state] = sweep
-        self.sweep = sweep
+        self.sweep = self.find_sweep(server_state, self.loop)
+        self.line = ""  # in which the connection waits for its turn
         self.places: tuple[Places, ...] = ()
         self.stage = IDLE
         self.since: float | None = None  # when the current request began; None between requests
@@ -150,10 +159,22 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.refusal: Problem | None = None  # sent after the answers to the requests before
         self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
 
+    @classmethod
+    def find_sweep(cls, server_state: ServerState, loop: asyncio.AbstractEventLoop) -> Sweep:
+        """Return the sweep of a server, which is made when it is first asked for."""
+        sweep = _SWEEPS.get(server_state)
+        if sweep is None:
+            every = min(1.0, cls.deadline / 10)
+            sweep = Sweep(loop, every, cls.max_connections, cls.max_per_address, cls.proxies)
+            _SWEEPS[server_state] = sweep
+        return sweep
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = Flow(transport)
         if self.client is not None:
             self.client = (unmap_address(self.client[0]), self.client[1])
+            self.line = self.sweep.find_line(*self.client)
         self.transport = self.outgoing = Outgoing(transport)  # type: ignore[assignment]
         self.since = self.loop.time()
         problem = self.sweep.admit(self, self.client[0] if self.client else "")
@@ -170,7 +191,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.sweep.release(self)
         answering = self.answering
         if answering is not None and not answering.response_complete and self.flow.write_paused:
-            self._refuse(_UNREAD, answer=False)
+            self._refuse(UNREAD, answer=False)
         elif self.stage == IDLE:
             self.sweep.turned_away.add(self)  # its deadline holds on: it may have an answer that is not read
             if len(self.sweep.turned_away) <= self.max_connections:
@@ -197,7 +218,19 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         if self.stage >= REFUSED:
             if self in self.sweep.turned_away:
                 self.transport.close()
-            return
+        elif len(data) > _PUT_OFF or self.sweep.lines.may_begin(self.line):
+            self._receive(data)
+        else:
+            self.flow.stand_in_line()
+            self.sweep.lines.wait(self.line, partial(self._receive_late, data))
+
+    def _receive_late(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.flow.leave_line()
+            if self.stage < REFUSED:
+                self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         if len(data) <= _PIECE:
             self._feed(data)
             return
@@ -299,6 +332,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+            self.sweep.lines.spend()
 
     def on_body(self, body: bytes) -> None:
         if self.stage >= REFUSED:
@@ -338,13 +372,20 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self.answering, app = self.pipeline.pop()
-            self._start_asgi_task(self.answering, app)
+            if self.sweep.lines.may_begin(self.line):
+                self._start_asgi_task(self.answering, app)
+            else:
+                self.sweep.lines.wait(self.line, partial(self._start_late, self.answering, app))
         elif self.refusal is not None:
             assert self.answering is not None  # the last request before it
             problem, self.refusal, self.stage, self.cycle = self.refusal, None, IDLE, self.answering
             self._refuse(problem)
         else:
             self.answered_at = self.loop.time()
+
+    def _start_late(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not cycle.disconnected:
+            self._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         self.paused_at = self.loop.time()
@@ -357,41 +398,3 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if self.stage < REFUSED:
             self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
-
-    @property
-    def waiting_since(self) -> float | None:
-        """When the connection was opened or last answered, or its unfinished request began; None while it answers.
-
-        If an answer is not read, when writing it was paused.
-        """
-        if self.since is None and not self.pipeline and self.cycle is not None and self.cycle.response_complete:
-            return self.answered_at
-        answering = self.answering
-        if answering is not None and not answering.response_complete and (self.pipeline or self.stage != BODY):
-            return self.paused_at if self.flow.write_paused else None  # an earlier request is being answered
-        return None if self.stage == REFUSED else self.since
-
-    def check_times(self, now: float) -> None:
-        """Called by the sweep: close the connection if it has waited too long."""
-        since = self.since
-        if self.stage == REFUSED:
-            if now - (since or 0.0) >= LINGER:
-                self.transport.abort()
-            return
-        if since is None:
-            answered = not self.pipeline and self.cycle is not None and self.cycle.response_complete
-            if answered and now - self.answered_at >= self.timeout_keep_alive:
-                self.transport.close()
-        elif self.flow.read_paused:  # the service has paused reading
-            self.since = now
-        elif now - since >= self.deadline:
-            detail = f"no complete request arrived within {self.deadline:g} s; send it faster"
-            self._refuse(Problem(408, detail), answer=self.stage != IDLE)
-            return
-        waiting = self.transport.get_write_buffer_size()
-        if waiting == 0:
-            self.sent = -1
-        elif self.outgoing.written - waiting != self.sent:
-            self.sent, self.sent_at = self.outgoing.written - waiting, now
-        elif now - self.sent_at >= self.deadline:
-            self._refuse(_UNREAD, answer=False)

@@ -1,4 +1,4 @@
-"""How a connection refuses a request: the answer, the end of the connection, and the memory of requests."""
+"""How a connection refuses a request: the answer, the end of the connection, the memory of requests, their time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
+from lcb.serve.web.wire.lines import Flow
 from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
 from lcb.serve.web.wire.places import Sweep
 
@@ -19,15 +19,20 @@ IDLE, HEADERS, BODY, REFUSED, REFUSING = range(5)  # REFUSING: earlier requests 
 MAX_FIELDS = 256  # of the headers of a request
 MOST_HELD = 64_000_000  # bytes of memory that requests of all connections may take until they are answered
 SMALL_BODY = 8192  # bytes of a body that is not counted
+LINGER = 1.0  # seconds in which a client may read a refusal
+UNREAD = Problem(408, "the answer was not read")
 FIELD_BYTES = 200  # of memory that a header takes, however short it is
 
 
 class Refusing:
     """Part of a connection; the protocol has its attributes."""
 
+    answered_at: float
+    answering: RequestResponseCycle | None
     body: int
     cycle: RequestResponseCycle
-    flow: FlowControl
+    deadline: float
+    flow: Flow
     headers: list[tuple[bytes, bytes]]
     held: int
     loop: asyncio.AbstractEventLoop
@@ -35,12 +40,16 @@ class Refusing:
     max_header: int
     on_refusal: Callable[[int], None] | None
     outgoing: Outgoing
+    paused_at: float
     pipeline: deque[Any]
     refusal: Problem | None
+    sent: int
+    sent_at: float
     server_state: ServerState
     since: float | None
     stage: int
     sweep: Sweep
+    timeout_keep_alive: int
     transport: asyncio.Transport
 
     def _refuse_header(self) -> None:
@@ -99,3 +108,43 @@ class Refusing:
         """Count the memory of the request: its unfinished headers, or a large body until it is answered."""
         self.sweep.n_held += n_bytes - self.held
         self.held = n_bytes
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the connection was opened or last answered, or its unfinished request began; None while it answers.
+
+        If an answer is not read, when writing it was paused.
+        """
+        if self.flow.in_line:
+            return None
+        if self.since is None and not self.pipeline and self.cycle is not None and self.cycle.response_complete:
+            return self.answered_at
+        answering = self.answering
+        if answering is not None and not answering.response_complete and (self.pipeline or self.stage != BODY):
+            return self.paused_at if self.flow.write_paused else None  # an earlier request is being answered
+        return None if self.stage == REFUSED else self.since
+
+    def check_times(self, now: float) -> None:
+        """Called by the sweep: close the connection if it has waited too long."""
+        since = self.since
+        if self.stage == REFUSED:
+            if now - (since or 0.0) >= LINGER:
+                self.transport.abort()
+            return
+        if since is None:
+            answered = not self.pipeline and self.cycle is not None and self.cycle.response_complete
+            if answered and now - self.answered_at >= self.timeout_keep_alive:
+                self.transport.close()
+        elif self.flow.read_paused:  # the service has paused reading
+            self.since = now
+        elif now - since >= self.deadline:
+            detail = f"no complete request arrived within {self.deadline:g} s; send it faster"
+            self._refuse(Problem(408, detail), answer=self.stage != IDLE)
+            return
+        waiting = self.transport.get_write_buffer_size()
+        if waiting == 0:
+            self.sent = -1
+        elif self.outgoing.written - waiting != self.sent:
+            self.sent, self.sent_at = self.outgoing.written - waiting, now
+        elif now - self.sent_at >= self.deadline:
+            self._refuse(UNREAD, answer=False)
