@@ -30,6 +30,7 @@ from .errors import StoreError as StoreError
 from .errors import StoreUnavailable as StoreUnavailable
 from .errors import TooFewRows as TooFewRows
 from .errors import Unreachable as Unreachable
+from .errors import UnreadableEvent as UnreadableEvent
 from .errors import WorkerLost as WorkerLost
 from .evaluate.choice.choose import learn as learn
 from .evaluate.evaluate_any import evaluate_log as evaluate_log
