@@ -15,7 +15,7 @@ from lcb.errors import StoreError
 from lcb.messages import DecisionRequest, RewardRequest
 from lcb.serve.decide.decisions import Begun
 from lcb.serve.decide.entry import Entry
-from lcb.serve.decide.large import is_large
+from lcb.serve.decide.large import has_many_numbers
 from lcb.serve.decide.together import Together, is_plain
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import changes_reward, decision_of_slot, reward_id
@@ -175,7 +175,7 @@ def build_rewards(
 def can_decide_now(service: Service, request: DecisionRequest) -> bool:
     """Whether a decision needs no read, no thread and no other request first."""
     world, id = service.world, request.decision_id
-    if world.state.n_features is None or request.seen is not None or is_large(world.state, request):
+    if world.state.n_features is None or request.seen is not None or has_many_numbers(world.state, request):
         return False
     if id is not None and (not service.store.inline or service.journal.pending(id) is not None):
         return False

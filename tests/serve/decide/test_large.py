@@ -151,3 +151,11 @@ def test_the_size_counts_arms_features_and_slots():
     assert not large.is_large(state, few)
     few.k = 2
     assert large.is_large(state, few)
+
+
+def test_very_many_arms_are_large_whatever_their_features():
+    state = ServiceState()
+    arms = [messages.Arm(f"a{i}", [0.0]) for i in range(large.MANY_ARMS + 1)]
+    assert large.is_large(state, messages.DecisionRequest("ann", arms))
+    assert not large.is_large(state, messages.DecisionRequest("ann", arms[:-1]))
+    assert not large.has_many_numbers(state, messages.DecisionRequest("ann", arms)), "a batch reads them once for all"

@@ -18,7 +18,7 @@ from lcb.serve import events
 from lcb.serve.decide.arms import Arms, CommonArms
 from lcb.serve.decide.drawing import Draw, can_draw_together, draw_together
 from lcb.serve.decide.entry import Entry
-from lcb.serve.decide.large import is_large
+from lcb.serve.decide.large import has_many_numbers
 from lcb.serve.errors import Problem
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.state.users import LOST, User
@@ -92,7 +92,11 @@ class Together:
     def _open(self, request: messages.DecisionRequest, user: User, model: int) -> Group | None:
         """Return a group for decisions like this one; None if there can be none."""
         state = self.state
-        if state.n_features is None or is_large(state, request) or state.mixture_of(user.recommender) is not None:
+        if (
+            state.n_features is None
+            or has_many_numbers(state, request)
+            or state.mixture_of(user.recommender) is not None
+        ):
             return None
         try:
             arms, draws = self.common.read(request)
