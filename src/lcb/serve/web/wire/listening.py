@@ -21,12 +21,11 @@ from lcb.serve.web.wire.places import Sweep, unmap_address
 from lcb.serve.web.wire.protocol import GuardedProtocol
 
 _BACKLOG = 2048
-_AT_ONCE = 256
-_MOST_IN_LINE = 1024  # accepted connections that are not set up; more wait in the kernel
+_AT_ONCE, _AT_LEAST = 256, 16
 _PAUSE = 1.0  # seconds before accepting again when the process has no file descriptors left
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _UNSENT = 131_072  # bytes that the kernel keeps of an answer beyond what the client has room for; else 4 MB of each
-_OTHERS = 128 + _MOST_IN_LINE  # file descriptors for everything but connections that are set up
+_OTHERS = 128  # file descriptors for everything but connections
 
 
 def provide_descriptors(most: int) -> int:
@@ -92,7 +91,9 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(min(_AT_ONCE, _MOST_IN_LINE - self._n_in_line)):
+        # those in line take descriptors of connections; fewer than are set up in a turn always find one
+        room = 2 * self._sweep.admitted.most - self._sweep.n_open - self._n_in_line
+        for _ in range(min(_AT_ONCE, max(_AT_LEAST, room))):
             try:
                 connection, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

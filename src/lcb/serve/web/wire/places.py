@@ -94,6 +94,10 @@ class Sweep:
         self._by_address: dict[str, Places] = {}
         self._proxies = [ipaddress.ip_network(one) for one in proxies]
 
+    @property
+    def n_open(self) -> int:
+        return len(self.admitted.open) + len(self.turned_away)
+
     def start(self) -> None:
         if not self.running:
             self.running = True
