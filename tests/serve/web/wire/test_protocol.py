@@ -21,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lcb.serve.web.wire import protocol as wire
+from lcb.serve.web.wire import refusing
 from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.protocol import MAX_PIPELINED, MOST_SMALL, protocol
 
@@ -489,6 +490,20 @@ def test_connections_beyond_the_limit_are_turned_away_until_one_ends(start):
         assert [answer(client)[0] for client in clients] == [200] * 3
         clients[0].close()
         wait_until(lambda: server.ask()[0] == 200)
+
+
+@both_loops
+def test_who_is_turned_away_reads_why_after_sending_all_of_the_request(start, monkeypatch):
+    monkeypatch.setattr(refusing, "_REST", 5.0)
+    server = start(max_connections=1, deadline=60)
+    with ExitStack() as stack:
+        stack.enter_context(server.connect(HELD))
+        wait_until(lambda: server.app.n_held == 1)
+        client = stack.enter_context(server.connect(b""))
+        for part in (b"POST /echo HTTP/1.1\r\nHost: a\r\n", b"Content-Length: 4\r\n\r\n", b"body"):
+            client.sendall(part)  # a closed connection would answer the second with a reset, and the third would fail
+            time.sleep(0.1)
+        assert answer(client)[0] == 503
 
 
 @both_loops

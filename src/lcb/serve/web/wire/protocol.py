@@ -217,7 +217,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.stage >= REFUSED:
             if self in self.sweep.turned_away:
-                self.transport.close()
+                self._close_soon()
         elif len(data) > _PUT_OFF or self.sweep.lines.may_begin(self.line):
             self._receive(data)
         else:

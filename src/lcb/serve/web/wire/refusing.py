@@ -20,6 +20,7 @@ MAX_FIELDS = 256  # of the headers of a request
 MOST_HELD = 64_000_000  # bytes of memory that requests of all connections may take until they are answered
 SMALL_BODY = 8192  # bytes of a body that is not counted
 LINGER = 1.0  # seconds in which a client may read a refusal
+_REST = 0.05  # seconds in which a client that was turned away sends the rest of its request
 UNREAD = Problem(408, "the answer was not read")
 FIELD_BYTES = 200  # of memory that a header takes, however short it is
 
@@ -91,6 +92,11 @@ class Refusing:
             self.transport.write_eof()
         else:
             self.transport.close()
+
+    def _close_soon(self) -> None:
+        """Close after a refusal, when the rest of the request has come: unread bytes make the kernel drop the answer."""
+        self.sweep.turned_away.discard(self)
+        self.loop.call_later(_REST, self.transport.close)
 
     def drop_request(self) -> None:
         words = "not complete when the memory for the requests of all connections was used up"
