@@ -503,7 +503,9 @@ def test_who_is_turned_away_reads_why_after_sending_all_of_the_request(start, mo
         for part in (b"POST /echo HTTP/1.1\r\nHost: a\r\n", b"Content-Length: 4\r\n\r\n", b"body"):
             client.sendall(part)  # a closed connection would answer the second with a reset, and the third would fail
             time.sleep(0.1)
+        assert wire._SWEEPS[server.server.server_state].n_open == 2  # it still counts, and has a deadline
         assert answer(client)[0] == 503
+        server.app.may_go_on.set()
 
 
 @both_loops

@@ -112,6 +112,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         "body",
         "came",
         "chunk",
+        "closing",
         "held",
         "line",
         "outgoing",
@@ -156,6 +157,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.sent, self.sent_at = -1, 0.0
         self.paused_at = 0.0  # when writing was last paused, because the client does not read
         self.answered_at = 0.0
+        self.closing = False  # a refused connection will be closed shortly
         self.refusal: Problem | None = None  # sent after the answers to the requests before
         self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
 
@@ -311,9 +313,6 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.headers = []  # the request keeps its own: the parser adds fields that come after the body
         if not self.pipeline:
             self.answering = self.cycle
-
-    def _has_large_headers(self) -> bool:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.max_header
 
     def _begin_request(self, upgrade: bool) -> None:
         """Do what uvicorn does when the headers are complete, with a `Cycle`."""

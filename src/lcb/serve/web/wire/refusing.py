@@ -31,6 +31,7 @@ class Refusing:
     answered_at: float
     answering: RequestResponseCycle | None
     body: int
+    closing: bool
     cycle: RequestResponseCycle
     deadline: float
     flow: Flow
@@ -52,6 +53,10 @@ class Refusing:
     sweep: Sweep
     timeout_keep_alive: int
     transport: asyncio.Transport
+    url: bytes
+
+    def _has_large_headers(self) -> bool:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.max_header
 
     def _refuse_header(self) -> None:
         n, most = len(self.headers), f"{self.max_header} bytes"
@@ -94,9 +99,10 @@ class Refusing:
             self.transport.close()
 
     def _close_soon(self) -> None:
-        """Close after a refusal, when the rest of the request has come: unread bytes make the kernel drop the answer."""
-        self.sweep.turned_away.discard(self)
-        self.loop.call_later(_REST, self.transport.close)
+        """Close when the rest of a refused request has come: unread bytes make the kernel drop the answer."""
+        if not self.closing:
+            self.closing = True
+            self.loop.call_later(_REST, self.transport.close)
 
     def drop_request(self) -> None:
         words = "not complete when the memory for the requests of all connections was used up"
