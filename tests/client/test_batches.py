@@ -111,6 +111,14 @@ def test_a_refusal_for_another_reason_is_not_sent_again(connect: Connect) -> Non
     assert len(service.sent) == 1
 
 
+def test_rewards_of_a_sum_have_ids_of_their_own(connect: Connect) -> None:
+    service = Service(lambda n, id: None)
+    given = [{"decision_id": "a", "reward": 5, "reward_id": part} for part in ("p1", "p2")]
+    found = connect(service)("reward_batch", [*given, {"decision_id": "b", "reward": 1}])
+    assert service.bodies == [{"rewards": [*given, {"decision_id": "b", "reward": 1.0}]}]
+    assert [(one.status, one.decision_id) for one in found] == [(200, "a"), (200, "a"), (200, "b")]
+
+
 def test_busy_rewards_are_sent_again(connect: Connect) -> None:
     service = Service(lambda n, id: BUSY if n == 0 and id == "b" else None)
     found = connect(service)("reward_batch", {"a": 1, "b": 0, "c": 1})

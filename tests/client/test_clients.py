@@ -282,8 +282,14 @@ WRONG = [
     ),
     ("decide_batch", ([{"user": "ann", "exclude": 5}],), "exclude is 5; give a list of ids"),
     ("decide_batch", (["ann"],), "decision 0 is 'ann'; give a mapping"),
-    ("decide_batch", ([{"arms": ["a"]}],), "decision 0 is .*without a user"),
-    ("reward_batch", ([{"decision_id": "d", "reward": 1}],), "a mapping of ids to rewards"),
+    ("decide_batch", ([{"arms": ["a"]}],), "decision 0 is .*without user"),
+    (
+        "reward_batch",
+        ([{"decision_id": "d", "reward": 1, "id": "p"}],),
+        "reward 0.*'id' is no argument of reward; give the arguments of reward: decision_id, reward, reward_id",
+    ),
+    ("reward_batch", ([{"decision_id": "d"}],), "reward 0 is .*, without reward; give"),
+    ("reward_batch", (["d"],), "reward 0 is 'd'; give a mapping"),
 ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import RewardRule, Settings
+from lcb.serve.decide import rewards
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from support.crashing_stores import ARMS
@@ -89,9 +90,7 @@ def test_a_reward_may_come_for_a_decision_that_is_still_on_its_way(tmp_path: Pat
         assert (inside.status(decision), inside.status(reward)) == (200, 200)
 
 
-@pytest.mark.parametrize(
-    "rule, counts", [("first", [1.0, 1.0, 1.0, 1.0]), ("last", [1.0, 3.0, 2.0, 2.0]), ("sum", [1.0, 4.0, 6.0, 6.0])]
-)
+@pytest.mark.parametrize("rule, counts", [("first", [1.0, 1.0, 1.0, 1.0]), ("last", [1.0, 3.0, 2.0, 2.0])])
 @pytest.mark.parametrize("name", ["own", "everyone"])
 def test_another_value_does_what_the_log_declares(
     tmp_path: Path, rule: RewardRule, counts: list[float], name: str
@@ -115,6 +114,35 @@ def test_parts_of_a_sum_are_told_apart_by_their_ids(tmp_path: Path) -> None:
         for part, value, total in (("a", 1.0, 1.0), ("b", 1.0, 2.0), ("a", 1.0, 2.0), ("c", 0.5, 2.5)):
             assert inside.reward(id, value, reward_id=part)["reward"] == total
         assert inside.status(inside.begin_reward(id, 9.0, reward_id="a")) == 409
+        check(inside, inside.store.head())
+
+
+def test_a_reward_without_an_id_is_one_part_of_a_sum(tmp_path: Path) -> None:
+    with opened(tmp_path, "sum") as inside:
+        id = inside.decide("ann", arms=ARMS)["decision_id"]
+        assert [inside.reward(id, 5.0)["reward"], inside.reward(id, 5.0)["reward"]] == [5.0, 5.0]
+        words = "without a reward_id is 5 in the log, not 7; to add to it, send each further one with its own"
+        with pytest.raises(Problem, match=words) as refused:
+            inside.reward(id, 7.0)
+        assert (refused.value.status, refused.value.field) == (409, "reward")
+        assert inside.reward(id, 5.0, reward_id="b")["reward"] == 10.0
+        inside.crash()
+        assert inside.reward(id, 5.0)["reward"] == 10.0
+        check(inside, inside.store.head())
+
+
+def test_parts_without_an_id_of_an_older_log_are_not_added_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, "sum") as inside:
+        id = inside.decide("ann", arms=ARMS)["decision_id"]
+        for value in (2.0, 3.0):
+            monkeypatch.setattr(rewards, "_NO_ID", f"={value}")  # as they were named
+            monkeypatch.setattr(rewards, "_find_sent", lambda parts, part, reward: parts.get(part))
+            inside.reward(id, value)
+        monkeypatch.undo()
+        assert [inside.reward(id, value)["reward"] for value in (3.0, 2.0)] == [5.0, 5.0]
+        assert inside.status(inside.begin_reward(id, 1.0)) == 409
         check(inside, inside.store.head())
 
 

@@ -71,7 +71,7 @@ class Model:
         if not self.low <= reward <= self.high or (part is not None and self.rewards != "sum"):
             return 422
         parts = self.slots[reward_id][1]
-        place = (part or f"={reward!r}") if self.rewards == "sum" else ""
+        place = part or ""
         if parts.get(place, reward) != reward and self.rewards in ("once", "sum"):
             return 409
         if self.rewards == "sum" and place not in parts and not self.low <= sum(parts.values()) + reward <= self.high:

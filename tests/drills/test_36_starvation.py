@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from drills.test_20_slow_clients import connect, memory
-from lcb.serve import events, sparse
+from lcb.serve import read_event, sparse
 from lcb.serve.audit.story import read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
@@ -368,7 +368,7 @@ def test_control_slots_keep_whole_distributions(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.usefixtures("whole_distributions")
 def test_control_stories_keep_whole_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_LARGE_DECISION", 10**9)
+    monkeypatch.setattr(read_event, "_LARGE_DECISION", 10**9)
     with pytest.raises(AssertionError, match="a story keeps"):
         asyncio.run(drill_memory_of_lists(tmp_path))
 

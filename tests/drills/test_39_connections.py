@@ -43,7 +43,11 @@ def drill_unfinished(folder: Path, *, without: tuple[str, ...] = ()) -> None:
             stack.enter_context(connect(server, list(HALVES.values())[i % 3]))
         for _ in range(3):
             with server.client() as http:
-                assert decide(http).status_code == 200, "unfinished requests lock out others"
+                try:
+                    status = decide(http).status_code
+                except httpx.TransportError:  # closed without an answer: too many were turned away at once
+                    status = None
+                assert status == 200, "unfinished requests lock out others"
 
 
 def drill_one_address(folder: Path, *, most: int = MOST // 4) -> None:
@@ -194,7 +198,7 @@ def drill_headers(folder: Path, *, without: tuple[str, ...] = ()) -> None:
             kept = answered.headers.get("cache-control")
             is_file = path.startswith("/static/") or "text/html" in answered.headers["content-type"]
             assert kept == "no-store" or (is_file and kept in ("no-cache", "max-age=86400")), (path, kept)
-        assert statuses == {200, 400, 404, 405}
+        assert statuses == {200, 400, 404, 405, 422}
         with connect(server, b"not http\r\n\r\n") as client:
             answered = client.recv(65536)
         assert b" 400 " in answered

@@ -14,11 +14,13 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from lcb import messages
-from lcb.client.calls import Arms, Call, Reply, build_decision, convert_arms, encode
+from lcb.client.calls import Arms, Call, Reply, build_decision, build_reward, convert_arms, encode
 from lcb.client.retries import Attempt, Lost, Policy, Wait, build_error
 from lcb.errors import InputError, ServiceError, Unreachable
 
-ARGUMENTS = tuple(signature(build_decision).parameters)  # of an element
+_OF_DECIDE = tuple(signature(build_decision).parameters)  # arguments that an element may have
+_OF_REWARD = tuple(signature(build_reward).parameters)
+Rewards = Mapping[str, float] | Iterable[Mapping[str, Any]]
 Steps = Generator[Attempt | Wait, None, None]
 
 
@@ -86,7 +88,7 @@ def decide_batch(
     """Return many decisions, each a mapping of the arguments of `decide`; ids are added."""
     elements, ids = [], []
     for i, one in enumerate(decisions):
-        check_arguments(i, one)
+        _check_arguments(i, one, "decide", _OF_DECIDE, needed=("user",))
         id = one.get("decision_id")
         given = {"arms": None, **one, "decision_id": new_id() if id is None else id}
         elements.append(encode(build_decision(**given)))
@@ -96,23 +98,28 @@ def decide_batch(
     return Batch(path, before + b'"decisions":[', elements, ids, answer, DecisionOutcome)
 
 
-def check_arguments(i: int, one: Mapping[str, Any]) -> None:
-    """Raise InputError if element `i` of a batch is not a mapping of the arguments of `decide`."""
-    if not isinstance(one, Mapping):
-        raise InputError(f"decision {i} is {one!r:.80}; give a mapping of the arguments of decide")
-    wrong = [f"{name!r} is no argument of decide" for name in one if name not in ARGUMENTS]
-    if wrong or "user" not in one:
-        what = wrong[0] if wrong else "without a user"
-        raise InputError(f"decision {i} is {one!r:.80}, {what}; give the arguments of decide: {', '.join(ARGUMENTS)}")
-
-
-def reward_batch(rewards: Mapping[str, float]) -> Batch[RewardOutcome]:
-    """Return many rewards, by decision_id or reward_id of a slot."""
-    if not isinstance(rewards, Mapping):
-        raise InputError(f"rewards is {rewards!r:.80}; give a mapping of ids to rewards")
-    elements = [encode({"decision_id": id, "reward": float(reward)}) for id, reward in rewards.items()]
+def reward_batch(rewards: Rewards) -> Batch[RewardOutcome]:
+    """Return many rewards: a mapping of decision ids to rewards, or mappings of the arguments of `reward`."""
+    if isinstance(rewards, Mapping):
+        rewards = [{"decision_id": id, "reward": reward} for id, reward in rewards.items()]
+    elements, ids = [], []
+    for i, one in enumerate(rewards):
+        _check_arguments(i, one, "reward", _OF_REWARD, needed=("decision_id", "reward"))
+        elements.append(encode(build_reward(**one)))
+        ids.append(one["decision_id"])
     path, answer = "/v1/rewards:batch", messages.RewardsAnswer
-    return Batch(path, b'{"rewards":[', elements, list(rewards), answer, RewardOutcome)
+    return Batch(path, b'{"rewards":[', elements, ids, answer, RewardOutcome)
+
+
+def _check_arguments(i: int, one: Any, call: str, names: Sequence[str], needed: Sequence[str]) -> None:
+    """Raise InputError if element `i` of a batch is not a mapping of the arguments of a call."""
+    what = {"decide": "decision"}.get(call, call)
+    if not isinstance(one, Mapping):
+        raise InputError(f"{what} {i} is {one!r:.80}; give a mapping of the arguments of {call}")
+    wrong = [f"{name!r} is no argument of {call}" for name in one if name not in names]
+    wrong += [f"without {name}" for name in needed if name not in one]
+    if wrong:
+        raise InputError(f"{what} {i} is {one!r:.80}, {wrong[0]}; give the arguments of {call}: {', '.join(names)}")
 
 
 @dataclass

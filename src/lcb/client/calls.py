@@ -145,8 +145,13 @@ def build_decision(
 
 
 def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messages.RewardAnswer]:
-    body = {"decision_id": decision_id, "reward": float(reward), "reward_id": reward_id}
+    body = build_reward(decision_id, reward, reward_id)
     return Call("POST", "/v1/rewards", encode(body), messages.RewardAnswer, id=decision_id)
+
+
+def build_reward(decision_id: str, reward: float, reward_id: str | None = None) -> dict[str, Any]:
+    """Return the JSON of a reward."""
+    return _drop_none({"decision_id": decision_id, "reward": float(reward), "reward_id": reward_id})
 
 
 def put_items(

@@ -88,8 +88,11 @@ class Client:
         """
         return self.send_batch(batches.decide_batch(decisions, arms, self._new_id))
 
-    def reward_batch(self, rewards: Mapping[str, float]) -> list[RewardOutcome]:
-        """Send many rewards at once, by decision_id or reward_id of a slot, under the rules of `decide_batch`."""
+    def reward_batch(self, rewards: batches.Rewards) -> list[RewardOutcome]:
+        """Send many rewards at once, under the rules of `decide_batch`; return their outcomes in order.
+
+        `rewards` maps decision ids (of a slot: its reward_id) to rewards, or lists mappings of the arguments of `reward`.
+        """
         return self.send_batch(batches.reward_batch(rewards))
 
     def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
@@ -222,7 +225,7 @@ class AsyncClient:
     ) -> list[DecisionOutcome]:
         return await self.send_batch(batches.decide_batch(decisions, arms, self._new_id))
 
-    async def reward_batch(self, rewards: Mapping[str, float]) -> list[RewardOutcome]:
+    async def reward_batch(self, rewards: batches.Rewards) -> list[RewardOutcome]:
         return await self.send_batch(batches.reward_batch(rewards))
 
     async def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:

@@ -126,6 +126,7 @@ def test_lists_and_nothing_are_written_as_text(tmp_path):
         ),
         ("[[recommenders]]\nname = 'a'\nbandit = 'x'", "bandit 'x'; the bandits are thompson"),
         ("[[recommenders]]\nname = 'a'\nsettings = 1", "settings is 1; it must be a table"),
+        ("[[recommenders]]\nname = 'reader'", "name 'reader' is that of the visitors' page; choose another"),
         ("port =", "is not valid TOML"),
     ],
 )

@@ -127,6 +127,8 @@ class Settings:
         for name in names:
             if not _NAME.fullmatch(name):
                 raise InputError(f"recommender name {name!r}; use 1 to 64 letters, digits and _ . : -")
+            if name == READER:
+                raise InputError(f"recommender name {name!r} is that of the visitors' page; choose another")
         if self.categories is not None:
             blank = [name for name in self.categories if not name.strip()]
             if not self.categories or blank or len(set(self.categories)) != len(self.categories):
@@ -230,7 +232,7 @@ class Settings:
     def all_recommenders(self) -> tuple[RecommenderSpec, ...]:
         """The recommenders and, with pages, that of the visitors' page: a copy of the first one that uses classes."""
         own = tuple(self._choose_pin(one) for one in self.recommenders)
-        if not self.has_pages or any(one.name == READER for one in own):
+        if not self.has_pages:
             return own
         like = next((one for one in own if one.over_classes or one.traits.seats_users), own[0])
         return (*own, replace(like, name=READER))

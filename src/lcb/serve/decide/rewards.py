@@ -20,6 +20,7 @@ from lcb.storage.store.base import NewRow
 
 _JSON = msgspec.json.Encoder()
 MOST_REWARDS = 100  # of one slot, changed or added; applying one reads all events of its user
+_NO_ID = ""  # the part of a sum that came without a reward_id; in older logs one for each value, such as =5.0
 
 
 class Rewards:
@@ -43,16 +44,18 @@ class Rewards:
             words = f"reward_id is only for services with rewards = sum, this one has {rule}; leave it out"
             raise Problem(422, words, field="reward_id")
         if rule == "sum":
-            part = request.reward_id or f"={reward!r}"
-            sent = (slot.parts or {}).get(part)
+            part = request.reward_id or _NO_ID
+            sent = _find_sent(slot.parts or {}, part, reward)
             if sent is None:
                 total = (before or 0.0) + reward
                 if bounds is not None and not bounds[0] <= total <= bounds[1]:
                     raise _refuse(f"reward {reward:g} makes the sum {total:g}, which is outside", bounds)
                 return self.build_event(request.decision_id, slot, reward, part)
             if sent != reward:
-                words = f"reward {part} is {sent:g} in the log, not {reward:g}; the first one stands"
-                raise Problem(409, words, field="reward")
+                which, to_do = f"reward {part}", "the first one stands"
+                if part == _NO_ID:
+                    which, to_do = "the reward without a reward_id", "to add to it, send each further one with its own"
+                raise Problem(409, f"{which} is {sent:g} in the log, not {reward:g}; {to_do}", field="reward")
             return _answer(request.decision_id, before or 0.0)
         if before is None:
             return self.build_event(request.decision_id, slot, reward, None)
@@ -124,6 +127,20 @@ def bound_mean(mean: float | None, bounds: tuple[float, float] | None) -> float 
     if mean is None or bounds is None:
         return mean
     return min(max(mean, float(bounds[0])), float(bounds[1]))
+
+
+def _find_sent(parts: dict[str, float], part: str, reward: float) -> float | None:
+    """Return what was sent before as this part of a sum; None if nothing was.
+
+    >>> _find_sent({"": 1.0, "b": 2.0}, "b", 3.0), _find_sent({"b": 2.0}, "", 3.0)
+    (2.0, None)
+    >>> _find_sent({"=5.0": 5.0, "=7.0": 7.0}, "", 7.0)
+    7.0
+    """
+    if part == _NO_ID and part not in parts:
+        former = [sent for name, sent in parts.items() if name.startswith("=")]
+        return reward if reward in former else former[0] if former else None
+    return parts.get(part)
 
 
 def _answer(slot_id: str, reward: float) -> bytes:
