@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from drills.test_20_slow_clients import HALVES, connect, memory

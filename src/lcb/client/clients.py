@@ -91,7 +91,8 @@ class Client:
     def reward_batch(self, rewards: batches.Rewards) -> list[RewardOutcome]:
         """Send many rewards at once, under the rules of `decide_batch`; return their outcomes in order.
 
-        `rewards` maps decision ids (of a slot: its reward_id) to rewards, or lists mappings of the arguments of `reward`.
+        `rewards` maps decision ids (of a slot: its reward_id) to rewards, or lists mappings of the arguments of
+        `reward`.
         """
         return self.send_batch(batches.reward_batch(rewards))
 

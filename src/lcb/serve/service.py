@@ -35,7 +35,7 @@ from lcb.serve.observe.places import Places
 from lcb.serve.retain.check_start import check_start
 from lcb.serve.retain.erasures import Erasures
 from lcb.serve.retain.folder import find_folder
-from lcb.serve.retain.settle import settle_archive
+from lcb.serve.retain.settle import LeftoversWatch, settle_archive
 from lcb.serve.state.canary import Verdict
 from lcb.serve.state.per_user.load_users import LARGE_HISTORY
 from lcb.serve.state.reward_slots import RewardSlots
@@ -97,6 +97,7 @@ class Service:
             sleep=sleep,
         )
         self._reads = RemoteReads(self.journal, self.slots, limits.patience)
+        self._leftovers = LeftoversWatch(store, self.archive)
         self._erasures = Erasures(self.journal, self.archive, self.now, self.new_id)
 
     def _fill_catalogue(self, items: FirstItems) -> None:
@@ -115,6 +116,8 @@ class Service:
     def start(self, *, alone: bool = False) -> None:
         """Start inside the event loop; `alone` starts no writing thread (see `Journal.start`)."""
         self.journal.start(alone=alone)
+        if not alone:
+            self._leftovers.start()
 
     async def stop(self) -> None:
         """Write the queued events, then all snapshots that the store does not have yet, and close the store."""
@@ -142,6 +145,7 @@ class Service:
                 log.info("no time for all snapshots; the next start reads more of the log", n_left=len(left))
 
     def close(self) -> None:
+        self._leftovers.end()
         self._reads.end()
         self.store.close()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ EVENTS, REWARDS = "events", "rewards"
 NEW, ERASED = ".new", ".erased"
 PART = 100_000  # events in one file, so that rewriting it after an erasure is quick
 _GROUP = 10_000  # rows of a row group
+_IN_FLIGHT = 1.0  # seconds
 _CHECKED: dict[str, Any] = {"page_checksum_verification": True}  # else Arrow reads damaged pages without a word
 SCHEMA = pa.schema(
     [
@@ -211,11 +213,11 @@ class Archive:
         if prepared:
             sync_folders(self.folder)
 
-    def has_unfinished_erasure(self) -> bool:
-        return any(True for _ in _list_files(self.folder, ERASED))
-
     def settle(self, store: Store) -> None:
-        """Finish what a killed compaction or erasure has left; call it within `erasing`."""
+        """Finish what a killed compaction or erasure has left; call it within `erasing`.
+
+        Files of a compaction that is under way stay as they are; it notices erasures itself.
+        """
         for path in _list_files(self.folder, ERASED):
             if store.event(f"erase/{path.name.split('.')[-2]}") is not None:
                 self.finish([path])
@@ -226,8 +228,15 @@ class Archive:
         self.finish(done)
         if len(done) < len(waiting):
             with lock(self.folder, "compacting") as ours:
-                if ours:
+                if ours and self._is_newest(store):
                     discard_new(self.folder)
+
+    def _is_newest(self, store: Store) -> bool:
+        """Whether no compaction came since `upto` was read; called while none can begin."""
+        if not store.inline:
+            time.sleep(_IN_FLIGHT)  # what a killed process has sent to the server may still be stored
+        base = read_base(store)
+        return self.upto == (0 if base is None else base.upto)
 
     @contextmanager
     def erasing(self) -> Iterator[None]:
@@ -291,6 +300,11 @@ class Writer:
     def discard(self) -> None:
         for path in self.paths:
             path.unlink(missing_ok=True)
+
+
+def has_leftovers(folder: Path) -> bool:
+    """Whether an archive has files without their final names: of an ended process, or of one that is under way."""
+    return any(True for suffix in (ERASED, NEW) for _ in _list_files(folder, suffix))
 
 
 def discard_new(folder: Path) -> None:

@@ -93,9 +93,9 @@ def compact(
         if (base := read_base(store)) is not None:
             Archive(folder, base.upto).check_there()
         make_folder(folder)
-        with lock(folder, "compacting") as ours:
-            if release is None or not ours:
-                raise StoreUnavailable(f"{store.url} is being compacted by another process; wait until it has ended")
+        if release is None:
+            raise StoreUnavailable(f"{store.url} is being compacted by another process; wait until it has ended")
+        with lock(folder, "compacting", wait=True):  # a service holds it for a moment to remove leftovers
             done = _compact(store, folder, keep, now, address, progress, sleep)
     finally:
         if release is not None:
@@ -131,7 +131,7 @@ def _compact(
     for _ in range(_AGAIN):
         plan = _Plan(store, folder, done.upto, cut, progress)
         try:
-            plan.read()
+            plan.read_or_discard()
             body = plan.append(CompactBody(now(), keep, cut, b"", done.upto, b"", b"", [], 0, address))
         except (_Erased, UserGone) as error:
             plan.writer.discard()
@@ -170,6 +170,14 @@ class _Plan:
         self.digests: dict[int, bytes] = {}  # of the rows that stay, by seq
         self.salts: dict[str, bytes | None] = {}  # of the last events of users whose events go
         self.changing: set[str] = set()  # users with a later reward that the base alone cannot take
+
+    def read_or_discard(self) -> None:
+        """Do `read`; if it fails, leave no files: they have users who may be erased before the next compaction."""
+        try:
+            self.read()
+        except BaseException:
+            self.writer.discard()
+            raise
 
     def read(self) -> None:
         """Replay and archive the events up to the cut, and look at those after it."""

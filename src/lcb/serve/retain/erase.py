@@ -18,6 +18,7 @@ from lcb.serve.event_ids import event_id
 from lcb.serve.log.erasure import Remains
 from lcb.serve.retain.archive import Archive, build_missing, read_archived_base
 from lcb.serve.retain.base import build_base, digest_base_row
+from lcb.serve.retain.settle import settle_leftovers
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import NewRow, Rewrite, Row, Seal, Store
@@ -57,8 +58,8 @@ class Erasure:
             self.base = read_archived_base(store, self.folder)
             if self.base is not None and store.events_of(self.user, 0, self.base.upto):
                 self._rewrite_archive(store, self.base.upto)
-            elif self.base is not None:
-                self._settle_archive(store, self.base.upto)
+            elif self.folder is not None:
+                settle_leftovers(store, self.folder, self.base)  # also of an erasure of this user, asked for again
             self._take(store.events_of(self.user, 0, upto))
         except BaseException:
             self.abandon()
@@ -74,13 +75,6 @@ class Erasure:
         digests = {row.seq: digest_erased(row, seal) for row, seal in self.archived}
         files = {one.seq: (one, digests[one.seq]) for one in self._remains.rewrites}
         self._prepared = archive.prepare_erasure(self.name, files)
-
-    def _settle_archive(self, store: Store, upto: int) -> None:
-        """Finish an erasure that ended between log and archive; it may be of this user, who is asked for again."""
-        archive = self._open(upto)
-        if archive.has_unfinished_erasure():
-            with archive.erasing():
-                archive.settle(store)
 
     def _take(self, rows: list[Row]) -> None:
         """Find what stays of the archived events and of `rows`, the events of the log."""
