@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import time
 from collections.abc import Callable
@@ -173,6 +174,67 @@ def test_the_file_alone_is_moved_away_and_back_and_its_write_ahead_log_survives_
     check_log(path)
     with closing(SQLite(path)) as store:
         assert sum(row.kind == "decision" for row in store.events(0)) == 6
+
+
+def copy_over(backup: Path, path: Path) -> None:
+    """As `cp` does: name and inode stay."""
+    path.write_bytes(backup.read_bytes())
+
+
+def restore_into(backup: Path, path: Path) -> None:
+    """As `.restore` of the sqlite3 shell does, by a transaction."""
+    with closing(sqlite3.connect(backup)) as source, closing(sqlite3.connect(path)) as target:
+        source.backup(target)
+
+
+def cut(backup: Path, path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def cut_wal(backup: Path, path: Path) -> None:
+    os.truncate(f"{path}-wal", 0)
+
+
+def drill_overwritten(folder: Path, act: Callable[[Path, Path], None], *, without: tuple[str, ...] = ()) -> None:
+    """Nobody is answered from a store that somebody has overwritten a second ago, and the backup can be restored."""
+    path, backup = folder / "lcb.db", folder / "backup.db"
+    with serving(folder, without=without, models=models_folder(folder)) as server, server.client() as http:
+        first = [decide(http, i).json()["decision_id"] for i in range(20)]
+        with closing(SQLite(path)) as store:
+            store.backup(str(backup))
+        second = [decide(http, i).json()["decision_id"] for i in range(20)]
+        if act is not cut_wal:
+            assert http.delete("/v1/users/u6").status_code == 200  # empties the write-ahead log
+        time.sleep(NOTICED)
+        act(backup, path)
+        time.sleep(NOTICED + 0.2)
+        until = time.monotonic() + (0 if without else SLACK)
+        while decide(http, 0).status_code == 200:
+            assert time.monotonic() < until, "decisions are acknowledged and lost"
+            time.sleep(0.05)
+        answers = [decide(http, i) for i in range(N)]
+        assert {one.status_code for one in answers} == {503}
+        assert all("was overwritten while it was in use" in one.json()["detail"] for one in answers)
+        assert http.get("/readyz").status_code == 503
+        assert http.post("/v1/rewards", json={"decision_id": second[0], "reward": 1}).status_code == 503
+        assert server.stop() == 0
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+    shutil.copyfile(backup, path)
+    with serving(folder, models=models_folder(folder)) as server, server.client() as http:
+        assert http.post("/v1/rewards", json={"decision_id": first[0], "reward": 1}).status_code == 200
+        assert server.stop() == 0
+    check_log(path)
+
+
+@pytest.mark.parametrize("act", [copy_over, restore_into, cut, cut_wal])
+def test_a_file_that_is_overwritten_is_noticed(tmp_path: Path, act: Callable[[Path, Path], None]) -> None:
+    drill_overwritten(tmp_path, act)
+
+
+def test_a_service_that_does_not_look_for_events_it_knows_loses_decisions(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="decisions are acknowledged and lost"):
+        drill_overwritten(tmp_path, copy_over, without=("known events",))
 
 
 def test_a_service_that_does_not_look_at_its_file_loses_decisions(tmp_path: Path) -> None:

@@ -158,6 +158,13 @@ def without_file_check() -> None:
     replace(OpenFiles, "are_in_place", lambda self: True)
 
 
+def without_known_events() -> None:
+    """Do not look whether the file still has the events that are known."""
+    from lcb.storage.store.sqlite.known_log import KnownLog
+
+    replace(KnownLog, "look", lambda self: None)
+
+
 def without_test_writes() -> None:
     """Take a store that refused a write for unwritable until a request is stored."""
     from lcb.errors import StoreUnavailable
@@ -508,6 +515,20 @@ def without_seats() -> None:
     replace(Mixtures, "leave", lambda self, *_: None)
 
 
+def with_a_bug() -> None:
+    """Let the reward .125 fail after it has changed a part of the state."""
+    from lcb.serve.state.world import World
+
+    kept = World._compare_canary
+
+    def compare(self: World, user: Any, seq: int) -> None:
+        if user.reward_sum == 0.125:
+            raise KeyError("a bug")
+        kept(self, user, seq)
+
+    replace(World, "_compare_canary", compare)
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -541,6 +562,7 @@ WITHOUT = {
     "lock": without_lock,
     "known log": without_known_log,
     "file check": without_file_check,
+    "known events": without_known_events,
     "private files": without_private_files,
     "test writes": without_test_writes,
     "kept lock": without_kept_lock,
@@ -557,6 +579,7 @@ WITHOUT = {
     "pinning": without_pinning,
     "seats": without_seats,
     "logged activations": without_logging_activations,
+    "correctness": with_a_bug,
     "learning:hang": lambda: with_learning("hang"),
     "learning:orphan": lambda: with_learning("orphan"),
 }

@@ -30,7 +30,7 @@ import structlog
 import uvicorn
 
 from lcb import messages
-from lcb.errors import LCBError
+from lcb.errors import LCBError, StoreError
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
 from lcb.serve.log.bootstrap import FirstItems, keep_recommenders, read_first_items
@@ -286,9 +286,7 @@ class _ServiceApp:
             app = await asyncio.to_thread(self.build)
             app.start()
         except Exception as error:  # noqa: BLE001 (raised again by `run`)
-            self.failure = error
-            assert self.server is not None
-            self.server.should_exit = True
+            self._fail(error)
             return None
         _freeze_collector()
         self.app, service = app, app.service
@@ -304,6 +302,12 @@ class _ServiceApp:
         if self.ready is not None:
             self.ready(self.address)
         return asyncio.create_task(self._reload_keys())
+
+    def _fail(self, error: Exception) -> None:
+        """End the process with this error."""
+        self.failure = error
+        assert self.server is not None
+        self.server.should_exit = True
 
     def start_draining(self, why: str) -> None:
         """Begin to drain, after a signal."""
@@ -322,9 +326,12 @@ class _ServiceApp:
             self.app.metrics.n_aborted += 1
 
     async def _reload_keys(self) -> None:
-        """Reload the keys every second, so that new and revoked keys take effect."""
+        """Reload the keys every second, so that new and revoked keys take effect; end a service that is broken."""
         while True:
             await asyncio.sleep(_RELOAD_KEYS)
+            if self.app is not None and (why := self.app.service.journal.broken) is not None:
+                self._fail(StoreError(f"{why}; ended, because the state in memory differs from the log: start again"))
+                return
             try:
                 checked = await self.keys.run(self._read_changed_keys)
                 if checked is not None:

@@ -129,8 +129,11 @@ class Service:
     async def save_snapshots(self, seconds: float = math.inf) -> None:
         """Write the snapshots that the store does not have yet, as many as these seconds allow.
 
-        Nothing is lost if some are not written: the next start reads more of the log.
+        Nothing is lost if some are not written: the next start reads more of the log.  None is written of a state that
+        differs from the log.
         """
+        if self.journal.broken is not None:
+            return
         log, until = structlog.get_logger("lcb.serve"), time.monotonic() + seconds
         left = self.build_snapshots()
         try:

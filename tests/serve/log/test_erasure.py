@@ -14,6 +14,7 @@ from lcb.serve.audit.checks.snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
+from lcb.serve.state import late_folds
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models, save_models
 from support.harness import classes
@@ -226,3 +227,31 @@ def test_an_erasure_begins_when_the_world_is_where_the_log_is(opened: Any) -> No
     inside.write()
     assert (inside.status(reward), erasing.result()) == (200, 2)
     same(inside.service.world, fold_log(inside.store), ("ann",))
+
+
+@pytest.mark.parametrize("at_once", ["asked", "written"])
+def test_a_person_with_changed_rewards_that_are_not_folded_yet_can_be_erased(
+    opened: Any, monkeypatch: pytest.MonkeyPatch, at_once: str
+) -> None:
+    monkeypatch.setattr(late_folds, "_SOME", -1.0)  # one user is folded in each turn of the event loop
+    inside = opened(RecommenderSpec("lcb"), rewards="last")
+    names = [f"user{i}" for i in range(12)]
+    for name in names:
+        inside.reward(inside.decide(name, arms=ARMS, decision_id=name)["decision_id"], 1.0)
+    service = inside.service
+    rewards = [inside.begin_reward(name, 2.0) for name in names]
+    erasing = inside.ask(service.erase(names[-1])) if at_once == "written" else None
+    inside.turn(1)
+    assert service.journal.step(wait=False)  # the rewards are in the log
+    inside.turn(1)
+    assert names[-1] in service.world.late.names, "all users are folded; the case is not met"
+    if erasing is None:
+        erasing = inside.ask(service.erase(names[-1]))
+    for _ in range(50):
+        service.journal.step(wait=False)
+        inside.turn(1)
+    assert service.journal.broken is None
+    assert erasing.result() == 3
+    assert [inside.status(one) for one in rewards] == [200] * len(rewards)
+    same(service.world, fold_log(inside.store), tuple(names))
+    assert verify(inside.store).differences == []

@@ -224,8 +224,13 @@ class Journal:
 
     def _wait_for_world(self) -> None:
         until = self.monotonic() + self.patience
-        while self.world.seq < self._seen and self.broken is None and self.monotonic() < until:
+        while self._is_behind and self.broken is None and self.monotonic() < until:
             self.sleep(_PAUSE / 10)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether stored events are still to be applied, or users of applied ones to be folded."""
+        return self.world.seq < self._seen or self.applier.busy
 
     def _write(self) -> None:
         while self.step():
@@ -234,7 +239,8 @@ class Journal:
     def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
         """Write queued events, until there are `most`; False if nothing is queued, or `stop` was called.
 
-        A job waits until the state has caught up with the log, because an erasure rewrites events still to be applied.
+        A job waits until the state has caught up with the log, because an erasure rewrites events still to be applied,
+        or whose users are still to be folded.
         """
         batch: list[Waiting] = []
         n = 0
@@ -252,7 +258,7 @@ class Journal:
                 return True
             elif one is None:
                 return False
-            elif self.world.seq < self._seen and self.broken is None:
+            elif self._is_behind and self.broken is None:
                 self._received.appendleft(one)
                 if wait:
                     self.sleep(_MOMENT)
@@ -266,7 +272,8 @@ class Journal:
 
     def _commit(self, batch: list[Waiting]) -> None:
         snapshots: list[Snapshot] = []
-        if self.world.seq >= self._erased:  # else some may be snapshots of the erased user
+        # else some may be snapshots of the erased user, or of a state that differs from the log
+        if self.world.seq >= self._erased and self.broken is None:
             snapshots = self.world.cache.take_evicted()
             if (snapshot := self._snapshot) is not None:
                 self._snapshot = None

@@ -42,7 +42,7 @@ class Erasures:
             self._n -= 1
 
     async def _erase_next(self, user: str, by: events.Actor | None) -> int:
-        self.world.cache.begin_erasing(user)
+        self.world.begin_erasing(user)
         try:
             while True:
                 erasure = Erasure(self.world, user, self.archive, self.now(), self.new_id, by)

@@ -144,6 +144,12 @@ class World:
             self.cache.admit(name, user)
         return user
 
+    def begin_erasing(self, name: str) -> None:
+        """Drop a user from memory, and make no snapshot of them until `cache.end_erasing`."""
+        if name in self.late.names:
+            self.late.fold(name)
+        self.cache.begin_erasing(name)
+
     def user_in_memory(self, name: str) -> User | None:
         """Return a user as of `seq` if nothing has to be read or folded for that."""
         return None if name in self.late.names else self.cache.peek(name)

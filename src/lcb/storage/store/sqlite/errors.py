@@ -43,7 +43,9 @@ class ErrorTranslator:
         if "locked" in words or "busy" in words:
             return StoreUnavailable(f"{path} is locked by another process; it is tried again", busy=True)
         if "full" in words or "disk I/O" in words:
-            return StoreUnavailable(f"{path} could not be written ({words}); free space on its disk")
+            return StoreUnavailable(
+                f"{path} could not be read or written ({words}); check its disk, and free space on it"
+            )
         if "unable to open" in words or "readonly" in words:
             return StoreUnavailable(
                 f"{path} cannot be opened or written ({words}); check the folder and its permissions"

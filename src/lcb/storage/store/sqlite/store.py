@@ -35,6 +35,7 @@ from lcb.storage.store.sqlite.file import (
     create_file,
     make_private,
 )
+from lcb.storage.store.sqlite.known_log import KnownLog
 from lcb.storage.store.sqlite.retention import WAL_PAGES, SQLiteRetention
 from lcb.storage.store.sqlite.scrub import WalScrubber
 
@@ -71,6 +72,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self._reading = threading.Lock()
         self._files: OpenFiles | None = None
         self._folder = FolderWatch(self.path.parent)
+        self._known: KnownLog | None = None
         self._gone = False  # the last check found a file removed or replaced, or another server
         self._scrubber = WalScrubber(self.path, due=serve)
         self._salts = Salts()
@@ -86,6 +88,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             self._reader = self._connect()
             self.head()  # opens the write-ahead log
             self._files = OpenFiles(self.path)
+            self._known = KnownLog(self.path, self._connect) if serve else None
         except sqlite3.Error as error:
             self._release()
             raise self._errors.translate(error) from None
@@ -159,6 +162,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         needs as much room as a large decision.
         """
         self._check_files()
+        self._check_known()
         try:
             self._schema.check()
         except sqlite3.Error as error:
@@ -173,8 +177,17 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         if self._gone or not self._folder.is_unchanged():
             self._check_files()
             self._folder.note_checked()
+        self._check_known()
         if self._scrubber.due:
             self._scrubber.scrub(self._writer, wait=False)
+
+    def _check_known(self) -> None:
+        """Raise StoreUnavailable if the file was overwritten."""
+        if self._known is not None:
+            try:
+                self._known.look()
+            except sqlite3.Error as error:
+                raise self._errors.translate(error) from None
 
     def _check_files(self) -> None:
         """Raise StoreUnavailable if the file or its write-ahead log was removed or replaced since it was opened.
@@ -194,8 +207,8 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self._gone = False
 
     def _check_gone(self) -> None:
-        """Before a write: write nothing into a file that was found to be gone, or to have another schema."""
-        if self._gone or self._schema.wrong:
+        """Before a write: write nothing into a file that was found to be gone, overwritten or of another schema."""
+        if self._gone or self._schema.wrong or (self._known is not None and self._known.wrong):
             self.check()
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
