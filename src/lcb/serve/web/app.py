@@ -29,6 +29,7 @@ from lcb.serve.service import Service
 from lcb.serve.threads import Threads
 from lcb.serve.web.api import Api
 from lcb.serve.web.body_turns import BodyTurns
+from lcb.serve.web.caller_turns import CallerTurns
 from lcb.serve.web.endpoint import (
     SENT_BY_PAGES,
     Ask,
@@ -92,6 +93,7 @@ class App:
         what, setting = "requests that answer 401 or 404 without a valid key", "limits.failures"
         self.failures = RateLimits(service.settings.limits.failures, seconds=10, what=what, setting=setting)
         self.body_turns = BodyTurns()
+        self.caller_turns = CallerTurns()
         self.heavy = Threads("heavy")  # reading and recomputing the log
         self.hosts = Hosts(service.settings)
         self.refusals = Refusals(service)

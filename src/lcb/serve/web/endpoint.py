@@ -23,6 +23,7 @@ from lcb.serve.observe.logging import read_request_id
 from lcb.serve.observe.places import Places
 from lcb.serve.threads import CALLER
 from lcb.serve.web.body_turns import LARGE, BodyTurns
+from lcb.serve.web.caller_turns import CallerTurns
 from lcb.serve.web.wire.cycle import Cycle, encode_headers
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 from lcb.serve.web.wire.places import group_address
@@ -117,6 +118,7 @@ class Around(Protocol):
     """What an endpoint needs of the application."""
 
     body_turns: BodyTurns
+    caller_turns: CallerTurns
 
     def admit(self, scope: Scope, needed: str) -> str | None:
         """Return the name of a request's key after all checks; Problem 401, 403, 421 or 429."""
@@ -162,6 +164,8 @@ class Endpoint:
                 raise _too_large(self.max_body)
             if len(body) > LARGE:
                 await self.around.body_turns.take(CALLER.get(), len(body))
+            if not self.around.caller_turns.may_begin():
+                await self.around.caller_turns.wait(CALLER.get())
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Disconnected:
             return
