@@ -41,7 +41,9 @@ DecisionId = Annotated[
 RewardId = Annotated[str, Meta(pattern=_REWARD_ID, description="A decision_id, or the reward_id of a slot.")]
 Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-Probability = Annotated[float, Meta(gt=0, le=1)]
+LEAST_PROBABILITY = 1e-9  # of an arm that a caller reports; a smaller one would outweigh all others in any estimate
+# sums of floating-point numbers, such as propensities that this service has stated, may lie above 1
+Probability = Annotated[float, Meta(ge=LEAST_PROBABILITY, le=1 + 1e-9)]
 # not a Literal, so that a client can read a status that a later service adds
 Status = Annotated[str, Meta(extra_json_schema={"enum": ["active", "kept", "aside", "canary", "withdrawn", "damaged"]})]
 
@@ -325,8 +327,11 @@ class TrialRecommender(Struct, frozen=True):
 
 
 class TrialAnswer(Struct, frozen=True):
+    """`why` says why there are no differences, if the rewards cannot tell."""
+
     recommenders: tuple[TrialRecommender, ...]
     differences: tuple[RecommenderDifference, ...]
+    why: str | None = None
 
 
 class Health(Struct, frozen=True):

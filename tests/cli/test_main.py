@@ -158,3 +158,41 @@ def test_ctrl_c_leaves_no_empty_folder(tmp_path, words):
     assert group_is_gone(process.pid)
     for folder in tmp_path.rglob("*"):
         assert folder.is_file() or any(folder.iterdir())
+
+
+HALF_WRITTEN = """
+import signal, sys, tempfile, time
+import lcb.cli.app, lcb.cli.main
+
+def run(words):
+    with tempfile.TemporaryDirectory(dir=words[0]):
+        print("up", flush=True)
+        time.sleep(60)
+
+lcb.cli.app.run = run
+lcb.cli.main.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_that_is_told_to_end_removes_what_it_has_half_written(tmp_path, number):
+    """systemd sends SIGTERM when a nightly job takes too long, a closed terminal SIGHUP."""
+    command = [sys.executable, "-c", HALF_WRITTEN, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "up\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (128 + number, "lcb: interrupted; nothing half-written is left behind\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nohup_lets_a_command_go_on(tmp_path):
+    """A signal that is ignored when a command begins stays ignored."""
+    quick = HALF_WRITTEN.replace("time.sleep(60)", "time.sleep(1)")
+    command = ["nohup", sys.executable, "-c", f"{quick}\nprint('done')", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+    assert process.returncode == 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from lcb.arrays import unpack_bools
+from lcb.arrays import pack_bools, unpack_bools
 from lcb.messages import DecisionRequest, ItemRequest, ItemsRequest, RewardRequest
 from lcb.serve import events
 from lcb.serve.audit.export import export
@@ -240,6 +241,44 @@ def test_an_export_has_what_was_really_on_offer(inside: Inside, tmp_path: Path) 
     again, other = rows[len(shown) :]
     assert again["offered"] == [id for id in OF if id not in shown]
     assert other["offered"] is None  # everything
+
+
+def test_what_a_caller_has_shown_against_the_rules_is_refused(inside: Inside) -> None:
+    inside.decide("ann", arms=[{"id": "i1"}])
+    for rule in ({"exclude": ["i1"]}, {"seen": "exclude"}):
+        with pytest.raises(Problem, match="'i1', which the rules of this request rule out; leave out") as told:
+            inside.decide("ann", chosen="i1", chosen_propensity=1.0, **rule)
+        assert (told.value.status, told.value.field) == (422, "chosen")
+    assert inside.decide("ann", chosen="i2", chosen_propensity=1.0, exclude=["i1"])["arm"] == "i2"
+
+
+def test_an_export_leaves_out_what_older_logs_have_against_the_rules(inside: Inside, tmp_path: Path) -> None:
+    """One such decision made `lcb evaluate` refuse the whole table; so did a propensity of almost 0."""
+    inside.decide("ann", chosen="i1", chosen_propensity=1.0, exclude=["i3"], decision_id="ruled-out")
+    inside.decide("ann", chosen="i2", chosen_propensity=1.0, decision_id="tiny")
+    for i in range(8):
+        inside.decide(f"user{i}", exclude=["i3"], decision_id=f"d{i}")
+    for id in ("ruled-out", "tiny", *(f"d{i}" for i in range(8))):
+        inside.reward(id, float(id in ("d1", "d3")))
+
+    def rewrite(id: str, change: Any) -> None:
+        row = inside.store.event(id)
+        assert row is not None
+        change(body := events.decode(row.kind, row.body))
+        with sqlite3.connect(inside.store.url) as connection:
+            connection.execute("update event set body = ? where id = ?", (events.encode(body), id))
+        connection.close()
+
+    rewrite("ruled-out", lambda body: setattr(body.rules, "left", [pack_bools(np.array([i == 0 for i in range(6)]))]))
+    rewrite("tiny", lambda body: setattr(body, "chosen", msgspec.structs.replace(body.chosen, propensity=1e-300)))
+    done = export(inside.store, tmp_path / "out.parquet")
+    rows = {row["decision_id"]: row for row in pq.read_table(tmp_path / "out.parquet").to_pylist()}
+    assert (done.n_ruled_out, done.n_unknown) == (1, 1)
+    assert "ruled-out" not in rows
+    assert rows["tiny"]["propensity"] is None
+    assert done.uniform is not None
+    assert done.uniform.n_events == 8
+    assert 0.5 < done.uniform.mean_weight < 2
 
 
 def test_rules_that_leave_no_arm_say_what_came_and_what_to_do(inside: Inside) -> None:

@@ -107,8 +107,9 @@ class OldLog(Inside):
         value = self.chance.choice([0.0, 1.0, 3.0])
         if at <= self.oldest:  # both services must refuse it, so neither is asked
             return
+        part = {"reward_id": f"p{value}"} if self.settings.rewards == "sum" else {}
         try:
-            self.answers.append(self.reward(slot, value))
+            self.answers.append(self.reward(slot, value, **part))
         except Problem as problem:
             self.answers.append((problem.status, slot))
 

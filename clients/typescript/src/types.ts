@@ -220,9 +220,11 @@ export interface Slot {
   reward_id: string;
 }
 
+/** `why` says why there are no differences, if the rewards cannot tell. */
 export interface TrialAnswer {
   recommenders: TrialRecommender[];
   differences: RecommenderDifference[];
+  why?: string | null;
 }
 
 /** `mean` and `deviation` over users of the reward per decision, as in the paper's user study. */

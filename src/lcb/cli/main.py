@@ -1,6 +1,7 @@
 """The entry point of `lcb`: run a command, print an error as one line, exit with its code.
 
-It imports the commands itself, so that Ctrl-C is handled while they load.
+It imports the commands itself, so that Ctrl-C is handled while they load.  SIGTERM and SIGHUP end a command as Ctrl-C
+does: it removes what it has half written.  A service handles SIGTERM itself.
 """
 
 from __future__ import annotations
@@ -8,17 +9,23 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 from lcb.errors import LCBError
 
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def main() -> None:
-    """Run a command.  An LCBError is printed as one line with exit code 2, Ctrl-C as one line with exit code 130."""
+    """Run a command.  An LCBError is one line and exit code 2; a signal is one line and exit code 128 + its number."""
     try:
+        for one in _SIGNALS:
+            if signal.getsignal(one) is signal.SIG_DFL:  # nohup ignores SIGHUP
+                signal.signal(one, _interrupt)
         _open_output()
         from lcb.cli.app import run
 
@@ -26,8 +33,9 @@ def main() -> None:
         sys.stdout.flush()
     except LCBError as error:
         _leave(f"lcb: {error}", 2)
-    except KeyboardInterrupt:
-        _leave("lcb: interrupted; nothing half-written is left behind", 130)
+    except KeyboardInterrupt as error:
+        number = error.args[0] if error.args else signal.SIGINT
+        _leave("lcb: interrupted; nothing half-written is left behind", 128 + number)
     except BrokenPipeError:  # the program that reads the output has ended
         _close_output()
         sys.exit(141)
@@ -37,6 +45,10 @@ def main() -> None:
         _close_output()
         _leave(f"lcb: standard output could not be written ({error.strerror}); free space, or redirect it", 2)
     sys.exit(code)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 def _open_output() -> None:

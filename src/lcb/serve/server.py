@@ -181,6 +181,8 @@ class _Server(uvicorn.Server):
             yield
             return
         before = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self.handle_exit)
         try:
             yield
         finally:

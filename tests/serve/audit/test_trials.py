@@ -206,6 +206,27 @@ def test_a_shadow_answers_the_callers_choice_and_logs_what_it_would_have_done(tm
     asyncio.run(drive())
 
 
+def test_a_shadow_compares_no_recommenders_by_what_callers_chose(tmp_path: Path) -> None:
+    async def drive() -> None:
+        given = {"recommenders": (POPULATION, UNIFORM), "categories": ("a", "b", "c", "d", "e", "f")}
+        async with running(tmp_path, shadow=True, **given) as service:
+            for i in range(20):
+                made = await service.decide(f"u{i}", ARMS, chosen="1", chosen_propensity=0.5)
+                await service.reward(made["decision_id"], float(i % 2))
+            for name in ("", "/uniform"):
+                told = await trial(service, name)
+                assert told["differences"] == []
+                assert told["why"].startswith("in shadow mode callers choose the arms")
+        async with running(tmp_path, shadow=False, **given) as service:
+            told = await trial(service)
+            assert len(told["differences"]) == 1
+            assert told["why"] is None
+
+    asyncio.run(drive())
+    with pytest.raises(InputError, match=r"shadow is true and learning.canary is 0\.1: callers choose"):
+        Settings(shadow=True, learning=Learning(canary=0.1))
+
+
 def test_a_shadow_learns_of_the_arm_that_was_shown_and_not_of_its_own(tmp_path: Path) -> None:
     models = classes()
 

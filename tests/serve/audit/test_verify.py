@@ -18,6 +18,7 @@ from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
 from lcb.serve.chance import draw_number
 from lcb.serve.config.recommenders import RecommenderSpec
+from lcb.serve.web import keys
 from lcb.storage.store.base import NewRow, Snapshot
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.snapshots import add_checksums
@@ -260,6 +261,19 @@ def test_another_seed_makes_other_decisions(inside: Inside) -> None:
     changed(inside, seq, seed=b"another")
     assert verify(inside.store).n_differences > 5
     assert draw_number(b"another", "d1") != draw_number(b"a seed of a drill", "d1")
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+def test_what_is_compared_with_the_log_is_so_for_one_user_too(inside: Inside, user: str | None) -> None:
+    keys.create(inside.store, "shop", "writer", 1.0)
+    inside.store.append([], inside.store.head(), inside.service.build_snapshots())
+    assert verify(inside.store, user=user).differences == []
+    written(inside, "update key set scope = 'admin'")
+    written(inside, "drop index event_of_user")
+    write_snapshot(inside, next(inside.store.all_snapshots("user/"))._replace(name="user/ghost"))
+    report = verify(inside.store, user=user)
+    for words in ("key 'shop' has scope admin in the table", "the schema is not as lcb made it", "ghost"):
+        assert any(words in str(one) for one in report.differences), words
 
 
 def test_one_user_can_be_verified_alone(inside: Inside) -> None:

@@ -154,8 +154,8 @@ def test_a_new_log_takes_rewards_of_0_to_1_unless_told_otherwise(tmp_path: Path)
         id = inside.decide("ann", arms=arms)["decision_id"]
         inside.reward(id, 4.0)
         with pytest.raises(Problem, match=r"reward 2 makes the sum 6, which is outside the range \[0, 5\]"):
-            inside.reward(id, 2.0)
-        inside.reward(id, 1.0)
+            inside.reward(id, 2.0, reward_id="more")
+        inside.reward(id, 1.0, reward_id="more")
     with closing(Inside(sqlite(stars), Settings(pages=False, rewards="sum"))) as inside:  # a log keeps its range
         assert tuple(inside.service.world.state.settings.reward_range) == (0.0, 5.0)
     with pytest.raises(InputError, match=r"reward_range is \(0.0, 5.0\) in this log, but \(0.0, 1.0\) in the settings"):

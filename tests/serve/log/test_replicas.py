@@ -199,7 +199,7 @@ def test_the_event_loop_never_reads_from_a_far_store(postgres_database: str, tmp
             try:
                 await there.reward(RewardRequest(id, 0.5))
                 if rewards != "once":
-                    await here.reward(RewardRequest(id, 0.25))
+                    await here.reward(RewardRequest(id, 0.25, "more" if rewards == "sum" else None))
             except Problem as problem:
                 if problem.status != 404:  # erased meanwhile
                     raise

@@ -144,7 +144,7 @@ def test_a_changed_reward_counts_once_with_its_last_value(opened: Any, rule: str
     mean = shown(inside.store, answer["decision_id"])[0].mean
     inside.reward(answer["decision_id"], 0.5)
     inside.reward(answer["decision_id"], 0.5)  # the same again
-    inside.reward(answer["decision_id"], 0.25)
+    inside.reward(answer["decision_id"], 0.25, **({"reward_id": "more"} if rule == "sum" else {}))
     final = {"last": 0.25, "sum": 0.75}[rule]
     assert effect_of(inside, "i3") == pytest.approx(add_residuals(MEAN, VARIANCE, 1, final - mean, NOISE))
     assert inside.service.world.items.sums.since["i3"][0] == 1

@@ -1,4 +1,4 @@
-"""Callers take turns on the event loop: many requests of one that take milliseconds each hold up others for few of them."""
+"""Callers take turns on the event loop: however many slow requests one has, another waits for few of them."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def test_many_callers_with_slow_requests_are_served_alike(clock: Clock) -> None:
 def test_quick_requests_of_one_turn_are_begun_at_once(clock: Clock) -> None:
     async def main() -> None:
         played = Played(clock)
-        for _ in range(30):
-            asyncio.create_task(played.ask("ann", SLICE / 40))
+        tasks = [asyncio.create_task(played.ask("ann", SLICE / 40)) for _ in range(30)]
         await played.run(1)
+        assert all(one.done() for one in tasks)
         assert played.when("ann") == [0] * 30
         await played.run(3)
         assert not played.turns._until, "turns are counted while nothing is asked"

@@ -34,6 +34,7 @@ from lcb.arrays import Floats
 from lcb.errors import InputError, OutputError
 from lcb.evaluate.offline.support import Support, SupportSums
 from lcb.features import is_learned
+from lcb.messages import LEAST_PROBABILITY
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.audit.catalogue_history import CatalogueHistory
@@ -89,7 +90,8 @@ class Exported:
     n_open: int = 0  # slots without a reward
     n_below: int = 0  # slots after the first of a list; their propensity is conditional on the slots above
     n_some: int = 0  # slots of decisions that did not offer all items
-    n_unknown: int = 0  # slots whose propensity the caller did not send
+    n_unknown: int = 0  # slots whose propensity the caller did not send, or one that is too small to be used
+    n_ruled_out: int = 0  # left out: the caller has shown an arm that the rules of the request rule out
     uniform: Support | None = None  # how much of the uniform policy the exported decisions support
 
 
@@ -252,18 +254,22 @@ def _build_rows(
             slot = slots[id]
             done.n_open += slot.reward is None
             reward = missing if slot.reward is None else slot.reward
-            if reward == "leave out" or (context.only_known and not body.own):
+            known = body.own and slot.arm.propensity >= LEAST_PROBABILITY
+            if reward == "leave out" or (context.only_known and not known):
+                continue
+            if _is_ruled_out(body):
+                done.n_ruled_out += 1
                 continue
             done.n_below += i > 0
-            done.n_unknown += not body.own
+            done.n_unknown += not known
             context.offered[_count_offered(body)] += 1
-            if i == 0 and body.own:
+            if i == 0 and known:
                 exported.append(body)
             yield (
                 row.user,
                 slot.arm.id,
                 reward,
-                slot.arm.propensity if body.own else None,
+                slot.arm.propensity if known else None,
                 slot.arm.x,
                 row.id,
                 i,
@@ -291,6 +297,11 @@ def _find_offer(history: CatalogueHistory, body: events.DecisionBody, slot: int)
         return arms, p
     ids = history.final_ids if arms is None else arms
     return [ids[i] for i in left], None if p is None else p[left]
+
+
+def _is_ruled_out(body: events.DecisionBody) -> bool:
+    """Whether the caller has shown an arm that the rules rule out; refused now, and in older logs."""
+    return body.chosen is not None and body.rules is not None and body.chosen.arm not in body.on_offer()
 
 
 def _count_offered(body: events.DecisionBody) -> int:

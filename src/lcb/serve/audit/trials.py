@@ -18,12 +18,17 @@ from lcb.serve.state.tally import Tally
 if TYPE_CHECKING:
     from lcb.evaluate.two_groups import Group
 
+_SHADOW = (
+    "in shadow mode callers choose the arms, so these rewards tell nothing about the recommenders; export the log and "
+    "run lcb evaluate --method ips"
+)
+
 
 def compare_all(service: Service) -> messages.TrialAnswer:
     """Return all recommenders, and the difference of each to the first."""
     names = _list_names(service)
     summaries = tuple(_summarise(service, name) for name in names)
-    return messages.TrialAnswer(summaries, _compare(service, [(name, names[0]) for name in names[1:]]))
+    return _build_answer(service, summaries, [(name, names[0]) for name in names[1:]])
 
 
 def compare_one(service: Service, name: str) -> messages.TrialAnswer:
@@ -32,7 +37,15 @@ def compare_one(service: Service, name: str) -> messages.TrialAnswer:
     if name not in names:
         raise Problem(404, f"no recommender {name!r}; the recommenders are {', '.join(names)}", field="recommender")
     others = [(name, other) for other in names if other != name]
-    return messages.TrialAnswer((_summarise(service, name),), _compare(service, others))
+    return _build_answer(service, (_summarise(service, name),), others)
+
+
+def _build_answer(
+    service: Service, summaries: tuple[messages.TrialRecommender, ...], pairs: list[tuple[str, str]]
+) -> messages.TrialAnswer:
+    if service.settings.shadow:
+        return messages.TrialAnswer(summaries, (), _SHADOW)
+    return messages.TrialAnswer(summaries, _compare(service, pairs))
 
 
 def _list_names(service: Service) -> list[str]:

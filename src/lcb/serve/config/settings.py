@@ -150,6 +150,11 @@ class Settings:
             low, high = self.reward_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise InputError(f"reward_range is {low:g}, {high:g}; give two finite numbers, the smaller first")
+        if self.shadow and self.learning.canary:
+            raise InputError(
+                f"shadow is true and learning.canary is {self.learning.canary:g}: callers choose the arms, so rewards "
+                "of a canary's users tell nothing about its version; set learning.canary to 0"
+            )
         for one in self.recommenders:
             if self.shadow and one.traits.needs_propensity_of_every_arm:
                 raise InputError(

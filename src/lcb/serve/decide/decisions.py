@@ -241,6 +241,9 @@ class Decisions:
         if request.chosen not in ids:
             words = f"chosen is {request.chosen!r}, which is not among the arms; name one of them"
             raise Problem(422, words, field="chosen")
+        if begun.rules is not None and ids.index(request.chosen) not in begun.rules.left:
+            words = f"chosen is {request.chosen!r}, which the rules of this request rule out"
+            raise Problem(422, f"{words}; leave out exclude and seen to report what was shown", field="chosen")
         spec = self.world.state.recommenders[begun.recommender]
         if spec.traits.needs_propensity_of_every_arm and model != WARMUP:
             words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that you chose"
@@ -248,7 +251,7 @@ class Decisions:
         if spec.traits.needs_propensity_of_chosen and model != WARMUP and request.chosen_propensity is None:
             words = f"{spec.bandit} weighs a reward by the probability of its arm"
             raise Problem(422, f"{words}; send chosen_propensity, 1 if nothing was random", field="chosen_propensity")
-        propensity = request.chosen_propensity or 1.0
+        propensity = min(request.chosen_propensity or 1.0, 1.0)
         return record_callers_arm(begun.draw, ids, begun.arms.context, request.chosen, propensity)
 
     def answer_again(self, row: Row, digest: bytes | None) -> bytes:

@@ -224,7 +224,7 @@ class Operator:
         if not self.service.store.newest_of(name):
             raise _no_user(name)
         try:
-            return verify(self.service.store, self.app.heavy.check_wanted, user=name)
+            return verify(self.service.store, self.app.heavy.check_wanted, user=name, log_alone=True)
         finally:
             give_back_memory()
 

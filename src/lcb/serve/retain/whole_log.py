@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -12,13 +16,15 @@ from typing import Any
 
 from lcb.errors import StoreUnavailable
 from lcb.progress import Progress, silent
-from lcb.serve.retain.archive import Archive, build_missing, read_archived_base
+from lcb.serve.retain.archive import Archive, build_missing, lock, read_archived_base
 from lcb.serve.retain.folder import find_folder
 from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.sqlite.backup import write_store
 
 _REPORT_EVERY = 1000
+_PREFIX, _LOCK = "lcb-whole-", "whole"  # of temporary stores, each with a lock while it is used
+_YOUNG = 60.0  # seconds in which the lock of a new one may not be held yet
 
 
 class WholeLog:
@@ -78,7 +84,8 @@ def restore(store: Store, path: str | os.PathLike[str], progress: Progress = sil
 @contextmanager
 def open_restored(store: Store, folder: str | os.PathLike[str], progress: Progress = silent) -> Iterator[Store]:
     """Open the log with its archived events as a temporary store, and remove it after."""
-    with tempfile.TemporaryDirectory(prefix="lcb-whole-") as place:
+    _remove_leftovers()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as place, lock(Path(place), _LOCK):
         path = Path(place) / "whole.db"
         restore(open_whole(store, folder), path, progress)
         whole = open_store(str(path), create=False)
@@ -87,3 +94,17 @@ def open_restored(store: Store, folder: str | os.PathLike[str], progress: Progre
             yield whole
         finally:
             whole.close()
+
+
+def _remove_leftovers() -> None:
+    """Remove the stores that killed processes of this user have left: they have users who may be erased since."""
+    for place in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            found = place.lstat()
+            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or time.time() - found.st_mtime < _YOUNG:
+                continue
+            with lock(place, _LOCK) as ours:
+                if ours:
+                    shutil.rmtree(place)
+        except OSError as error:
+            logging.getLogger("lcb.storage").warning("%s, left by a killed process, stays (%s)", place, error)

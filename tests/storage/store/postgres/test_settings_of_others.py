@@ -45,6 +45,17 @@ def test_events_are_stored_whatever_a_role_says_about_null(new_postgres_database
         store.close()
 
 
+def test_a_role_with_another_encoding_is_served(new_postgres_database: str) -> None:
+    name = new_postgres_database.rsplit("/", 1)[1].split("?")[0]
+    run_sql(new_postgres_database, f"alter database \"{name}\" set client_encoding = 'SQL_ASCII'")
+    store = open_store(new_postgres_database)
+    try:
+        store.append([NewRow("e", "note", "Zoë", None, b"")], 0)
+        assert [row.user for row in store.events(0)] == ["Zoë"]
+    finally:
+        store.close()
+
+
 def test_nothing_is_added_to_a_log_that_has_lost_events(new_postgres_database: str) -> None:
     """A server that lost commits, or was restored from a backup, while the service ran."""
     store = open_store(new_postgres_database)

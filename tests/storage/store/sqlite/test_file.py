@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lcb.errors import StoreError
 from lcb.storage.store.sqlite.file import FolderWatch
+from lcb.storage.store.sqlite.store import SQLite
 
 LONG_AGO = 1_000_000_000_000_000_000  # nanoseconds since 1970
 
@@ -55,3 +59,52 @@ def test_a_change_of_just_now_is_not_taken_for_the_last(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     assert check(watch)
     assert check(watch)
+
+
+def test_an_empty_file_is_no_log_but_may_become_one(tmp_path: Path) -> None:
+    path = tmp_path / "lcb.db"
+    path.touch()
+    with pytest.raises(StoreError, match="is empty; give the store of a service"):
+        SQLite(path, create=False)
+    assert path.stat().st_size == 0
+    SQLite(path, serve=True).close()
+    SQLite(path, create=False).close()
+
+
+def test_an_empty_file_beside_a_write_ahead_log_is_not_served(tmp_path: Path) -> None:
+    """SQLite would take the log for that of another file, and delete it."""
+    path, wal = tmp_path / "lcb.db", tmp_path / "lcb.db-wal"
+    path.touch()
+    wal.write_bytes(b"events")
+    with pytest.raises(StoreError, match=r"is empty, but its write-ahead log lcb\.db-wal is not"):
+        SQLite(path, serve=True)
+    assert wal.read_bytes() == b"events"
+
+
+HOLD = """
+import sys
+from lcb.storage.store.sqlite.store import SQLite
+store = SQLite(sys.argv[1], serve=True)
+store.head()
+print("up", flush=True)
+input()
+"""
+
+
+def test_a_store_in_use_is_refused_under_another_name(tmp_path: Path) -> None:
+    path, other = tmp_path / "lcb.db", tmp_path / "copies" / "lcb.db"
+    SQLite(path).close()
+    other.parent.mkdir()
+    os.link(path, other)
+    SQLite(other, create=False).close()  # nobody uses it
+    other.unlink()
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        os.link(path, other)
+        with pytest.raises(StoreError, match="in use under another one, beside which its write-ahead log is"):
+            SQLite(other, create=False)
+        SQLite(path, create=False).close()
+        process.communicate("end")
+    SQLite(other, create=False).close()

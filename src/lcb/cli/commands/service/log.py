@@ -300,7 +300,11 @@ def _describe_export(done: Exported, missing: str | None) -> Iterator[str]:
     if done.n_below:
         yield f"{format_count(done.n_below, 'row')} of lower slots of lists, with propensities given the slots above"
     if done.n_unknown:
-        yield f"{format_count(done.n_unknown, 'row', 'have')} no propensity: the caller chose the arm and sent none"
+        words = "no propensity: the caller chose the arm and sent none, or less than 1e-9"
+        yield f"{format_count(done.n_unknown, 'row', 'have')} {words}"
+    if done.n_ruled_out:
+        words = "left out: the caller has shown an arm that the rules of the request rule out"
+        yield f"{format_count(done.n_ruled_out, 'decision')} {words}"
     if done.n_some:
         yield (
             f"{format_count(done.n_some, 'row')} offered only some of the {done.n_items:,} items; evaluate this table "

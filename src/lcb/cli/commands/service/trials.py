@@ -43,3 +43,5 @@ def _print(answer: TrialAnswer) -> None:
     for between in answer.differences:
         interval = f"95 % interval {between.low:+.4f} to {between.high:+.4f}"
         terminal.print(f"{between.of} - {between.to}: {between.mean:+.4f}, {interval}", soft_wrap=True)
+    if answer.why is not None:
+        terminal.print(answer.why, soft_wrap=True)

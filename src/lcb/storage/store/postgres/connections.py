@@ -103,6 +103,7 @@ class Address:
     def connect(self) -> Connection:
         """Open a connection, or raise a StoreError that says what is wrong."""
         given: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "lcb", **self._parameters}
+        given["client_encoding"] = "UTF8"  # whatever the role says
         try:
             connection = Connection.connect(**given, autocommit=True)
             limits = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _LIMITS.items())

@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 import stat
+import struct
 import time
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.storage.files import create_private
 
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
+_FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux
+_SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510  # bytes that SQLite locks for readers
 _TICK = 1_000_000_000  # nanoseconds, more than any file system's clock takes
 _BESIDE = ("", "-wal", "-shm", ".lock")
 _MOUNTS = Path("/proc/self/mountinfo")  # what this process sees mounted, on Linux
@@ -30,6 +33,8 @@ def check_place(path: Path, *, create: bool, serve: bool) -> None:
         raise StoreError(f"{path} is a folder; give the path of a file")
     if not path.exists() and not create:
         raise StoreError(f"{path} does not exist; give the store of a service, or start one there: lcb serve")
+    if path.exists() and not path.stat().st_size:
+        _refuse_empty(path, create=create)
     if not path.parent.is_dir():
         raise StoreError(f"{path.parent} is not a folder; create it first, or give another path")
     if _MOUNTS.exists() and os.fsencode(path) in list_mount_points(_MOUNTS.read_bytes()):
@@ -38,11 +43,40 @@ def check_place(path: Path, *, create: bool, serve: bool) -> None:
             "under its other name would not see it, and both would damage the store; mount the folder of the store "
             "instead (docker run -v FOLDER:FOLDER)"
         )
-    if serve and path.exists() and (n := path.stat().st_nlink) > 1:
+    if path.exists() and (n := path.stat().st_nlink) > 1:
+        if serve:
+            raise StoreError(
+                f"{path} has {n} names (hard links); it can be served under one only: remove the others, "
+                "or copy the file with lcb log backup"
+            )
+        if _is_open_elsewhere(path) and not Path(f"{path}-wal").exists():
+            raise StoreError(
+                f"{path} has {n} names (hard links), and is in use under another one, beside which its write-ahead log "
+                "is: give that name"
+            )
+
+
+def _refuse_empty(path: Path, *, create: bool) -> None:
+    """Refuse an empty file where a log is wanted; opening it would also make SQLite delete the log beside it."""
+    wal = Path(f"{path}-wal")
+    if wal.exists() and wal.stat().st_size:
         raise StoreError(
-            f"{path} has {n} names (hard links); it can be served under one only: remove the others, "
-            "or copy the file with lcb log backup"
+            f"{path} is empty, but its write-ahead log {wal.name} is not: the file was overwritten or cut; move both "
+            "away and restore a backup"
         )
+    if not create:
+        raise StoreError(f"{path} is empty; give the store of a service, or start one there: lcb serve")
+
+
+def _is_open_elsewhere(path: Path) -> bool:
+    """Whether another process has the database open: SQLite then holds a lock of the file itself, whatever its name."""
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _SHARED_FIRST, _SHARED_SIZE, 0)
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted))
+    finally:
+        os.close(descriptor)
+    return bool(found[0] != fcntl.F_UNLCK)
 
 
 def list_mount_points(mounts: bytes) -> set[bytes]:
