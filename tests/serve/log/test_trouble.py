@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lcb.errors import StoreBusy, StoreError, StoreUnavailable
+from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.log.trouble import Trouble
 
 
