@@ -110,10 +110,13 @@ def drill(url: str, folder: Path, outage: Outage, seconds: float, without: tuple
 def resumed(server: Server) -> None:
     """Check that the service becomes ready and decides again soon after the store is back, without a restart."""
     until = time.monotonic() + RESUMES
-    with server.client() as http:
-        while http.get("/readyz").status_code != 200 or not _decides(http):
-            assert time.monotonic() < until, "the service does not resume"
-            time.sleep(0.1)
+    try:
+        with server.client() as http:
+            while http.get("/readyz").status_code != 200 or not _decides(http):
+                assert time.monotonic() < until, "the service does not resume"
+                time.sleep(0.1)
+    except httpx.TransportError as error:
+        raise AssertionError("the service does not resume: its process has ended") from error
 
 
 def _decides(http: httpx.Client) -> bool:

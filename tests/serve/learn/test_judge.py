@@ -21,7 +21,7 @@ def log_of(models: LatentModels, n_users: int, seed: int = 0) -> EventLog:
 
 def test_models_that_score_worse_are_kept_aside_and_the_reason_has_the_numbers() -> None:
     true, judges = paper_classes(), log_of(paper_classes(), 40)
-    wrong = replace(true, beta=true.beta[:, ::-1])
+    wrong = replace(true, beta=-true.beta)
     better, reason, score, baseline = judge(wrong, true, 3, judges)
     n = judges.stats.count.sum()
     assert not better
@@ -35,7 +35,7 @@ def test_models_that_score_worse_are_kept_aside_and_the_reason_has_the_numbers()
 
 def test_models_that_score_better_or_the_same_are_served() -> None:
     true, judges = paper_classes(), log_of(paper_classes(), 40)
-    wrong = replace(true, beta=true.beta[:, ::-1])
+    wrong = replace(true, beta=-true.beta)
     assert judge(true, wrong, 1, judges)[0]
     assert judge(true, true, 1, judges)[0]
 
