@@ -20,7 +20,7 @@ import uvloop
 
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.log.waiting_room import WaitingRoom
-from lcb.serve.web.rate_limits import RateLimits
+from lcb.serve.web.limits.rate_limits import RateLimits
 from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 from support.http_inside import inside

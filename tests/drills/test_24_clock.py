@@ -18,7 +18,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.state.world import World
 from lcb.serve.web import endpoint as http
-from lcb.serve.web import rate_limits as rates
+from lcb.serve.web.limits import rate_limits as rates
 from lcb.storage.store.open_store import open_store
 from support.harness import LONG, arms
 from support.http_inside import inside

@@ -17,7 +17,7 @@ from lcb.serve import events
 from lcb.serve.read_event import read_event
 from lcb.serve.service import Service
 from lcb.serve.web.keys import Keyring
-from lcb.serve.web.rate_limits import RateLimits
+from lcb.serve.web.limits.rate_limits import RateLimits
 from lcb.storage.store.base import Key, Row
 
 DAY = 24 * 3600

@@ -29,7 +29,7 @@ from lcb.serve.service import Service
 from lcb.serve.state.users import User
 from lcb.serve.strict_json import decode
 from lcb.serve.web.endpoint import Ask, Reply, counted_address, json_reply
-from lcb.serve.web.rate_limits import RateLimits
+from lcb.serve.web.limits.rate_limits import RateLimits
 from lcb.storage.store.base import Row
 
 N_STEPS, N_OFFERED = 20, 170

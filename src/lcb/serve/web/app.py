@@ -28,8 +28,6 @@ from lcb.serve.observe.metrics import Metrics
 from lcb.serve.service import Service
 from lcb.serve.threads import Threads
 from lcb.serve.web.api import Api
-from lcb.serve.web.body_turns import BodyTurns
-from lcb.serve.web.caller_turns import CallerTurns
 from lcb.serve.web.endpoint import (
     SENT_BY_PAGES,
     Ask,
@@ -52,8 +50,10 @@ from lcb.serve.web.endpoint import (
 from lcb.serve.web.gauges import read_counts, read_gauges
 from lcb.serve.web.hosts import Hosts
 from lcb.serve.web.keys import SCOPES, Keyring
+from lcb.serve.web.limits.body_turns import BodyTurns
+from lcb.serve.web.limits.caller_turns import CallerTurns
+from lcb.serve.web.limits.rate_limits import RateLimits
 from lcb.serve.web.openapi import PROBES, build_document
-from lcb.serve.web.rate_limits import RateLimits
 from lcb.serve.web.refusals import REFUSED, Refusals
 
 _SMALL_BODY = 16_384  # bytes; most routes take a key, an id or a few numbers

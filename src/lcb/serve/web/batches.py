@@ -24,9 +24,9 @@ from lcb.serve.event_ids import is_like_visitor
 from lcb.serve.service import Service
 from lcb.serve.strict_json import decode
 from lcb.serve.threads import CALLER
-from lcb.serve.web.answer_room import AnswerRoom
 from lcb.serve.web.batch_bodies import DECISION, Undecoded, check_scored, check_written, read_decisions, read_rewards
 from lcb.serve.web.endpoint import Ask, Reply, build_problem
+from lcb.serve.web.limits.answer_room import AnswerRoom
 
 _ENCODER = msgspec.json.Encoder()
 MOST_AT_ONCE = 8  # batches of one caller

@@ -22,8 +22,8 @@ from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
 from lcb.serve.observe.places import Places
 from lcb.serve.threads import CALLER
-from lcb.serve.web.body_turns import LARGE, BodyTurns
-from lcb.serve.web.caller_turns import CallerTurns
+from lcb.serve.web.limits.body_turns import LARGE, BodyTurns
+from lcb.serve.web.limits.caller_turns import CallerTurns
 from lcb.serve.web.wire.cycle import Cycle, encode_headers
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 from lcb.serve.web.wire.places import group_address

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from lcb.serve.web import caller_turns
-from lcb.serve.web.caller_turns import SLICE, CallerTurns
+from lcb.serve.web.limits import caller_turns
+from lcb.serve.web.limits.caller_turns import SLICE, CallerTurns
 
 
 class Clock:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lcb.serve.errors import Problem
-from lcb.serve.web import answer_room
-from lcb.serve.web.answer_room import AnswerRoom
 from lcb.serve.web.batches import Batches
+from lcb.serve.web.limits import answer_room
+from lcb.serve.web.limits.answer_room import AnswerRoom
 from support.running import running
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lcb.serve.config.settings import Settings
 from lcb.serve.threads import CALLER
-from lcb.serve.web.body_turns import BURST, LARGE, PATIENCE, RATE, BodyTurns
+from lcb.serve.web.limits.body_turns import BURST, LARGE, PATIENCE, RATE, BodyTurns
 from support.http_inside import inside
 
 
