@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.errors import need_extra
+from lcb.errors import InputError, need_extra
 
 if TYPE_CHECKING:
     from lcb.serve.config.load import Config
     from lcb.serve.config.settings import Settings
-    from lcb.storage.store.base import Store
+    from lcb.storage.store.base import Row, Store
 
-_STORE_HELP = "A file, or postgresql://user@host/name.  [default: lcb.db]"
+_STORE_HELP = "A file, or postgresql://user@host/name."
 _CONFIG_HELP = "TOML file with settings.  [default: LCB_CONFIG, else lcb.toml if it exists]"
 ConfigFile = Annotated[Path | None, typer.Option(help=_CONFIG_HELP, metavar="FILE")]
-StoreOption = Annotated[str | None, typer.Option(help=_STORE_HELP, metavar="STORE")]
+StoreOption = Annotated[str | None, typer.Option(help=f"{_STORE_HELP}  [default: lcb.db]", metavar="STORE")]
+StoreArgument = Annotated[str, typer.Argument(help=_STORE_HELP, metavar="STORE")]
 
 
 def load_config(file: Path | None, flags: dict[str, Any]) -> Config:
@@ -46,6 +47,14 @@ def open_existing_store(url: str, *, create: bool = False, serve: bool = False) 
         yield store
     finally:
         store.close()
+
+
+def read_events_of(store: Store, user: str) -> list[Row]:
+    """Return the events of a user; InputError if there are none."""
+    rows = store.events_of(user)
+    if not rows:
+        raise InputError(f"{store.url} has no events of user {user!r}; check the name")
+    return rows
 
 
 def require_serve_extra() -> None:

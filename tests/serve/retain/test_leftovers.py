@@ -14,6 +14,7 @@ from lcb.serve.retain import archive as archives
 from lcb.serve.retain import compact as compaction
 from lcb.serve.retain import settle
 from lcb.serve.retain.archive import Archive
+from lcb.serve.retain.folder import lock
 from support.old_log import DAY, OldLog
 
 WHO = "person-to-erase"
@@ -64,7 +65,7 @@ def erase_after_a_start(log: OldLog, patch: pytest.MonkeyPatch) -> None:
 
 def erase_meanwhile(log: OldLog, patch: pytest.MonkeyPatch) -> None:
     """The compaction is under way when the user is erased, and killed after it."""
-    with archives.lock(log.archive, "compacting"):
+    with lock(log.archive, "compacting"):
         log.erase_now(WHO)
         assert WHO.encode() in read_all(log.archive), "files of a compaction that is under way are taken away"
     watch = settle.LeftoversWatch(log.store, log.archive)

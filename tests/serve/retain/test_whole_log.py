@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lcb.serve.retain.archive import lock
+from lcb.serve.retain.folder import lock
 from lcb.serve.retain.whole_log import open_restored
 from support.old_log import DAY, OldLog
 

@@ -10,7 +10,6 @@ the log says which of these files count.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -24,10 +23,10 @@ import pyarrow.parquet as pq
 
 from lcb.errors import OutputError, StoreError, StoreUnavailable
 from lcb.serve.base_bodies import CompactBody
+from lcb.serve.retain.folder import EVENTS, REWARDS, lock, make_folder, sync_folders
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Rewrite, Row, Seal, Store
 
-EVENTS, REWARDS = "events", "rewards"
 NEW, ERASED = ".new", ".erased"
 PART = 100_000  # events in one file, so that rewriting it after an erasure is quick
 _GROUP = 10_000  # rows of a row group
@@ -311,40 +310,6 @@ def discard_new(folder: Path) -> None:
     """Remove the files of a compaction that was ended before it was in the log; call it after `settle`."""
     for path in _list_files(folder, NEW):
         path.unlink(missing_ok=True)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder of mode 700, or give an existing one that mode."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be written ({error.strerror}); give another --archive") from None
-
-
-@contextmanager
-def lock(folder: Path, name: str, *, wait: bool = False) -> Iterator[bool]:
-    """Hold a lock of the folder, which must be there; yields False if another process has it and `wait` is not set."""
-    descriptor = os.open(folder / f".{name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            ours = True
-        except BlockingIOError:
-            ours = False
-        yield ours
-    finally:
-        os.close(descriptor)
-
-
-def sync_folders(folder: Path) -> None:
-    """Make renames and new files in the archive durable."""
-    for place in (folder / EVENTS, folder / REWARDS, folder):
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _write_table(path: Path, table: Any) -> None:

@@ -29,7 +29,7 @@ from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
 from lcb.serve.log.read_service import read_service
 from lcb.serve.read_event import read_event
-from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder, read_archived_base
+from lcb.serve.retain.archive import Archive, Writer, discard_new, read_archived_base
 from lcb.serve.retain.base import (
     BaseCheck,
     build_changed,
@@ -41,6 +41,7 @@ from lcb.serve.retain.base import (
     stays,
 )
 from lcb.serve.retain.cut import find_cut
+from lcb.serve.retain.folder import lock, make_folder
 from lcb.serve.retain.ids import check_ids, digest_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.users import UserGone

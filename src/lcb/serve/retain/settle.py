@@ -10,7 +10,8 @@ import structlog
 from lcb.errors import LCBError, StoreError
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.read_event import read_event
-from lcb.serve.retain.archive import EVENTS, Archive, has_leftovers, read_archived_base
+from lcb.serve.retain.archive import Archive, has_leftovers, read_archived_base
+from lcb.serve.retain.folder import EVENTS
 from lcb.serve.retain.ids import warn_of_ids
 from lcb.storage.store.base import Store
 from lcb.words import format_count

@@ -16,8 +16,8 @@ from typing import Any
 
 from lcb.errors import StoreUnavailable
 from lcb.progress import Progress, silent
-from lcb.serve.retain.archive import Archive, build_missing, lock, read_archived_base
-from lcb.serve.retain.folder import find_folder
+from lcb.serve.retain.archive import Archive, build_missing, read_archived_base
+from lcb.serve.retain.folder import find_folder, lock
 from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.sqlite.backup import write_store

@@ -13,7 +13,7 @@ import typer
 
 from lcb.cli.options import JSONOption
 from lcb.cli.output import check_output, write_json
-from lcb.cli.settings import open_existing_store
+from lcb.cli.settings import StoreArgument, open_existing_store
 from lcb.errors import InputError, need_extra
 from lcb.words import format_count
 
@@ -29,7 +29,7 @@ ArchiveOption = Annotated[
 
 
 def compact(
-    store: Annotated[str, typer.Argument(help="A file, or postgresql://user@host/name.", metavar="STORE")],
+    store: StoreArgument,
     keep: Annotated[str, typer.Option(help="How old events get in the log: 90d, 12h, 30m, 2w.", metavar="AGE")],
     archive: ArchiveOption = None,
     idle: Annotated[bool, typer.Option(help="Archive also where all events are older than AGE by a day.")] = False,
