@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from lcb.errors import UnreadableEvent
-from lcb.serve.events import decode, encode
+from lcb.serve.events import EraseBody, ErasedReward, RewardBody, decode, encode
 from lcb.storage.store.base import Row
 
 _LARGE_DECISION = 65_536  # bytes
 _WRONG = (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError)
 _USER_TYPES = (str, type(None))
+_MOST = 1e100  # size of a reward or a sum of them; squares of such numbers can be added up
+
+
+def _list_of_reward(body: RewardBody) -> Sequence[float | None]:
+    return body.reward, body.before, body.sent
+
+
+def _list_of_erased_reward(body: ErasedReward) -> Sequence[float | None]:
+    return body.reward, body.before, None if body.residual is None else body.residual[1]
+
+
+def _list_of_erasure(body: EraseBody) -> Sequence[float | None]:
+    return [reward_sum for _, _, _, reward_sum, _ in body.history]
+
+
+_ADDED_UP: dict[str, Callable[[Any], Sequence[float | None]]] = {  # numbers of a body that go into exact sums
+    "reward": _list_of_reward,
+    "erased reward": _list_of_erased_reward,
+    "erase": _list_of_erasure,
+}
 
 
 def read_event(row: Row) -> Any:
@@ -22,11 +42,16 @@ def read_event(row: Row) -> Any:
     if type(row.id) is not str or type(row.user) not in _USER_TYPES:
         raise UnreadableEvent(row.seq, "its id or its user is no text")
     try:
-        return decode(row.kind, row.body)
+        body = decode(row.kind, row.body)
     except KeyError:
         raise UnreadableEvent(row.seq, f"no event is of the kind {row.kind!r}") from None
     except _WRONG as error:
         raise UnreadableEvent(row.seq, f"the body of this {row.kind}: {error}") from None
+    if (list_numbers := _ADDED_UP.get(row.kind)) is not None:
+        for number in list_numbers(body):
+            if number is not None and not -_MOST <= number <= _MOST:  # nor is NaN
+                raise UnreadableEvent(row.seq, f"the body of this {row.kind}: {number} is no reward")
+    return body
 
 
 @contextmanager

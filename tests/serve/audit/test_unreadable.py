@@ -143,3 +143,21 @@ def test_a_column_that_is_no_utf8_is_named(place: Path, tmp_path: Path, column: 
     assert f"event {seq} of the log cannot be read" in give_up(place, tmp_path, "show")
     if column != "kind":  # an event of another kind is none that is exported
         give_up(place, tmp_path, "export")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1e308])
+@pytest.mark.parametrize(("kind", "at"), [("reward", 3), ("erase", 3)])
+def test_a_reward_that_is_no_number_is_named_before_it_is_added_up(
+    place: Path, tmp_path: Path, kind: str, at: int, number: float
+) -> None:
+    """The exact sum of such numbers has no end."""
+    seq, body = run(place, "select seq, body from event where kind = ? order by seq limit 1", values=(kind,))[0]
+    value = msgspec.msgpack.decode(body)
+    value[at] = number if kind == "reward" else [[*one[:3], number, one[4]] for one in value[at]]
+    run(place, "update event set body = ? where seq = ?", values=(msgspec.msgpack.encode(value), seq))
+    with closing(open_store(str(place))) as store:
+        report = verify(store)
+    assert report.first == seq
+    assert f"unreadable (the body of this {kind}: {number} is no reward)" in str(report.differences[0])
+    if kind == "reward":
+        assert f"event {seq} of the log cannot be read" in give_up(place, tmp_path, "export")

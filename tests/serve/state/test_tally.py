@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lcb.serve.state.tally import Tally
+from lcb.errors import StoreError
+from lcb.serve.state.tally import StoredTally, Tally
 from support.raw_requests import Local
 
 ARMS = [{"id": "a", "x": [1.0, 0.0]}, {"id": "b", "x": [0.0, 1.0]}]
@@ -60,3 +62,11 @@ def test_sums_are_exact_in_any_order() -> None:
     assert one.rate_sum == one.reward_sum == float(sum(map(Fraction, stays)))
     assert one.rate_square_sum == float(sum(Fraction(rate * rate) for rate in stays))
     assert Tally.unpack(one.pack()).pack() == one.pack()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_stored_sum_that_is_not_finite_is_refused(number: float) -> None:
+    """Condensing it would have no end."""
+    stored = StoredTally(1, 1, 1, [0.5], [number], [0.25])
+    with pytest.raises(StoreError, match="not finite"):
+        Tally.unpack(stored)

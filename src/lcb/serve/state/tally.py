@@ -7,7 +7,7 @@ again gives what was there before, in any order; equal sums have equal bytes.
 
 from __future__ import annotations
 
-from math import fsum
+from math import fsum, isfinite
 
 from msgspec import Struct
 
@@ -93,6 +93,8 @@ class Tally:
         if not all(isinstance(one, list) for one in sums):
             raise StoreError("its sums are rounded: it was written by an earlier version")
         tally._rewards, tally._rates, tally._squares = (list(one) for one in sums if isinstance(one, list))
+        if not all(map(isfinite, (*tally._rewards, *tally._rates, *tally._squares))):
+            raise StoreError("a sum in it is not finite")
         return tally
 
 
