@@ -229,6 +229,16 @@ def _empty(folder):
     return folder / "empty.db"
 
 
+@pytest.mark.parametrize(("folder", "said"), [("nodir", "does not exist"), ("file", "is not a folder")])
+def test_a_backup_into_a_folder_that_is_none_says_to_make_it(lcb, store, tmp_path, folder, said):
+    (tmp_path / "file").write_bytes(b"")
+    there, out = tmp_path / folder, tmp_path / folder / "x.db"
+    found = lcb("log", "backup", store, out)
+    assert found.code == 2
+    assert found.err == f"lcb: {there} {said}, so {out} cannot be written; make the folder, or give another path\n"
+    assert not (tmp_path / "nodir").exists()
+
+
 def test_a_backup_is_a_store_with_the_same_fold(lcb, store, tmp_path):
     assert lcb("log", "backup", store, tmp_path / "copy.db").code == 0
     one, other = SQLite(store), SQLite(tmp_path / "copy.db")
