@@ -50,6 +50,9 @@ def _verify_once(store: Store, folder: Path, progress: Progress, user: str | Non
                 archive = Archive(folder, base.upto)
                 check_rows(store, whole, archive, report)
                 _check_ids(store, archive, report)
+                for path in archive.list_strangers():
+                    words = "does not belong to the archive; remove it, because no erasure changes it"
+                    report.add_words(None, f"{path} {words}")
                 _RewardsCheck(whole, archive, report).run()
     except RepeatedEvent:  # such a log cannot be replayed; say which events these are
         report = Report(store.head())

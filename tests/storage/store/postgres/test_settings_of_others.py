@@ -128,7 +128,7 @@ def test_a_table_that_was_renamed_is_not_called_damage(new_postgres_database: st
         store.close()
 
 
-@pytest.mark.parametrize("given", ["nowhere", "nowhere, \"$user\"", "''"])
+@pytest.mark.parametrize("given", ["nowhere", 'nowhere, "$user"', "''"])
 @pytest.mark.parametrize("create", [True, False])
 def test_a_search_path_without_a_schema_is_named_with_what_to_do(
     new_postgres_database: str, given: str, create: bool
