@@ -239,3 +239,19 @@ def test_files_beside_those_of_the_archived_events_are_named(lcb, store):
         assert "remove" in found.err
         (path.parent / name).unlink()
     assert lcb("log", "verify", store, "--archive", archive).code == 0
+
+
+def test_damaged_snapshots_are_told_with_the_archive_as_without_it(lcb, tmp_path):
+    with OldLog(tmp_path / "shop", 2, n_users=8) as log:
+        log.live(2)
+        log.compact(0.0)
+        log.live(1)
+        log.stop()
+    store = tmp_path / "shop" / "lcb.db"
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("update snapshot set body = x'00' where name = 'user/u1'")
+    for more in ([], ["--archive", f"{store}.archive"]):
+        found = lcb("log", "verify", store, *more)
+        assert found.code == 0, found
+        assert "1 damaged snapshot: not used by the service, and made again" in found.out
+        assert " 0 snapshots" not in found.out
