@@ -213,3 +213,45 @@ def test_files_of_rewards_are_compared_with_the_archived_events(lcb, store):
     found = lcb("log", "verify", store, "--archive", archive)
     assert found.code == 2
     assert "more.parquet is not a file of an archive" in found.err
+
+
+def test_files_beside_those_of_the_archived_events_are_named(lcb, store):
+    lcb("log", "compact", store, "--keep", "1d", "--idle")
+    archive = Path(f"{store}.archive")
+    path = next(archive.glob("events/*.parquet"))
+    for name in (f"{path.name}.new", f"{path.name}.0123abcd.erased"):  # of an ended compaction, and of an erasure
+        (path.parent / name).write_bytes(path.read_bytes())
+    assert lcb("log", "verify", store, "--archive", archive).code == 0
+    last = int(path.stem.split("-")[1])
+    copies = [f"{last + 1}-{last}.parquet", f"{last + 9}-5.parquet", f"{path.name}.bak"]
+    for name in copies:
+        (path.parent / name).write_bytes(path.read_bytes())
+        found = lcb("log", "verify", store, "--archive", archive)
+        assert found.code == 1, name
+        assert f"{path.parent / name} does not belong to the archive; remove it" in found.out
+        assert "1 differences" in found.out
+        (path.parent / name).unlink()
+    for name in ("1-5.parquet", "2-5.parquet", f"1-{last}.parquet", "0-5.parquet"):
+        (path.parent / name).write_bytes(path.read_bytes())
+        found = lcb("log", "verify", store, "--archive", archive)
+        assert found.code == 2, name
+        assert str(path.parent / name) in found.err
+        assert "remove" in found.err
+        (path.parent / name).unlink()
+    assert lcb("log", "verify", store, "--archive", archive).code == 0
+
+
+def test_damaged_snapshots_are_told_with_the_archive_as_without_it(lcb, tmp_path):
+    with OldLog(tmp_path / "shop", 2, n_users=8) as log:
+        log.live(2)
+        log.compact(0.0)
+        log.live(1)
+        log.stop()
+    store = tmp_path / "shop" / "lcb.db"
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("update snapshot set body = x'00' where name = 'user/u1'")
+    for more in ([], ["--archive", f"{store}.archive"]):
+        found = lcb("log", "verify", store, *more)
+        assert found.code == 0, found
+        assert "1 damaged snapshot: not used by the service, and made again" in found.out
+        assert " 0 snapshots" not in found.out

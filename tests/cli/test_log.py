@@ -118,6 +118,29 @@ def test_the_head_is_printed_and_a_log_that_lost_its_end_does_not_have_it(lcb, s
     assert f"event {n - 2}: the last event: stored {n - 2}, recomputed at least {n}" in found.out
 
 
+def test_a_head_is_the_same_with_white_space_around_it_and_in_capitals(lcb, store):
+    head = lcb("log", "head", store).out.strip()
+    Path("heads.txt").write_text(f"  {head.upper()}\t\n")
+    for given in (f" {head}", f"{head}\n", head.upper(), "heads.txt"):
+        found = lcb("log", "verify", store, "--head", given)
+        assert found.code == 0, found
+    wrong = lcb("log", "verify", store, "--head", f" {head.upper()[:-1]}{'0' if head[-1] != '0' else '1'} ")
+    assert (wrong.code, "the given head: stored" in wrong.out) == (1, True)
+    with sqlite3.connect(store) as connection:
+        (link,) = connection.execute("select link from event where seq = 12").fetchone()
+    connection.close()
+    assert lcb("log", "verify", store, "--after", f" 12:{link.hex().upper()} ").code == 0
+
+
+@pytest.mark.parametrize("option", ["--head", "--after"])
+@pytest.mark.parametrize("given", ["", " "])
+def test_an_empty_head_is_told_as_empty(lcb, store, option, given):
+    found = lcb("log", "verify", store, option, given)
+    assert found.code == 2
+    more = ", or a file with one per line" if option == "--head" else ""
+    assert found.err == f"lcb: {option} is empty; give SEQ:LINK, as lcb log head prints it{more}\n"
+
+
 @pytest.mark.parametrize("given", ["nowhere.txt", "12", "12:ab", "bad.txt"])
 def test_a_head_that_is_none_is_refused(lcb, store, given):
     Path("bad.txt").write_text("12:zz\n")
@@ -204,6 +227,16 @@ def test_the_audit_says_who_did_what(lcb, store, tmp_path):
 def _empty(folder):
     SQLite(folder / "empty.db").close()
     return folder / "empty.db"
+
+
+@pytest.mark.parametrize(("folder", "said"), [("nodir", "does not exist"), ("file", "is not a folder")])
+def test_a_backup_into_a_folder_that_is_none_says_to_make_it(lcb, store, tmp_path, folder, said):
+    (tmp_path / "file").write_bytes(b"")
+    there, out = tmp_path / folder, tmp_path / folder / "x.db"
+    found = lcb("log", "backup", store, out)
+    assert found.code == 2
+    assert found.err == f"lcb: {there} {said}, so {out} cannot be written; make the folder, or give another path\n"
+    assert not (tmp_path / "nodir").exists()
 
 
 def test_a_backup_is_a_store_with_the_same_fold(lcb, store, tmp_path):

@@ -75,6 +75,7 @@ def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
         (["--classes", "0"], "n_classes is 0"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
         (["--store", "mysql://x"], "mysql://..."),
+        (["--store", "host=127.0.0.1 port=1 password=x"], "give postgresql://user@host/name"),
     ],
 )
 def test_a_mistake_of_serve_is_one_line(lcb, words, said):

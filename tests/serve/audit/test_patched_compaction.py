@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lcb.cli.commands.service.log import _describe_report
+from lcb.cli.commands.service.verify import _describe_report
 from lcb.serve import events
 from lcb.serve.audit.verify import verify
 from lcb.serve.audit.verify_archive import verify_whole

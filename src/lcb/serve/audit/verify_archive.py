@@ -1,29 +1,36 @@
 """Verifies a compacted log with its archive: everything is recomputed from the first event on, in a temporary store.
 
 Beside the log itself, what was derived from the archived events is made again and compared: the base (`check_rows`),
-the files of rewards that `lcb learn` reads, and the ids of archived decisions that the store remembers.
+the files of rewards that `lcb learn` reads, and the ids of archived decisions that the store remembers.  Snapshots are
+compared with a fold of the base and the events after it, as the service makes them: a fold of all events may add up
+numbers in another order.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lcb.errors import StoreError
+from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
 from lcb.serve.audit.checks.base import check_digest
 from lcb.serve.audit.checks.bodies import read_body
 from lcb.serve.audit.checks.order import check_order
 from lcb.serve.audit.checks.rows import check_rows
+from lcb.serve.audit.checks.snapshots import check_snapshots
 from lcb.serve.audit.report import Report
-from lcb.serve.audit.verify import check_file, verify
-from lcb.serve.event_ids import changes_reward, slot_of_reward
+from lcb.serve.audit.verify import CACHED_BYTES, check_file, verify
+from lcb.serve.event_ids import WORLD_SNAPSHOT, changes_reward, slot_of_reward
 from lcb.serve.read_event import read_event
 from lcb.serve.retain.archive import REWARD_SCHEMA, Archive, Part, build_table
 from lcb.serve.retain.compact import build_reward
 from lcb.serve.retain.whole_log import open_restored, open_whole
+from lcb.serve.retain.without_snapshots import WithoutSnapshots
+from lcb.serve.state.per_user.cache_on_disk import CacheOnDisk
+from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.logs.files import FEATURE_MAP
 from lcb.storage.store.base import VOIDING, Head, Row, Store
@@ -50,7 +57,11 @@ def _verify_once(store: Store, folder: Path, progress: Progress, user: str | Non
                 archive = Archive(folder, base.upto)
                 check_rows(store, whole, archive, report)
                 _check_ids(store, archive, report)
+                for path in archive.list_strangers():
+                    words = "does not belong to the archive; remove it, because no erasure changes it"
+                    report.add_words(None, f"{path} {words}")
                 _RewardsCheck(whole, archive, report).run()
+        _compare_snapshots(store, None if user is None else CACHED_BYTES, report, progress)
     except RepeatedEvent:  # such a log cannot be replayed; say which events these are
         report = Report(store.head())
         check_order(open_whole(store, folder), report.upto, heads, report, progress)
@@ -58,6 +69,25 @@ def _verify_once(store: Store, folder: Path, progress: Progress, user: str | Non
     if user is None:
         check_file(store, report)
     return report
+
+
+def _compare_snapshots(store: Store, cached_bytes: int | None, report: Report, progress: Progress) -> None:
+    """Compare the snapshots of a store with its log, replayed from the base without them."""
+    kept, upto = store.snapshot(WORLD_SNAPSHOT), store.head()
+    base = read_base(store)
+    with CacheOnDisk(cached_bytes) as cache:
+        log = WithoutSnapshots(store, base=0 if base is None else base.upto)
+        world = World(log, cache=cache)
+        log.world = weakref.proxy(world)  # in no cycle: the state is freed at once
+        try:
+            world.load(upto)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever a damaged log raises is reported)
+            words = f"the snapshots were not compared with the log: its replay ends ({type(error).__name__}: {error})"
+            report.add_words(None, words)
+            return
+        check_snapshots(world, store, upto, kept, report, progress)
 
 
 def _check_ids(store: Store, archive: Archive, report: Report) -> None:

@@ -109,13 +109,13 @@ class Archive:
     def list_parts(self) -> list[Part]:
         """Return the files of events up to `upto` in order; raise StoreUnavailable if one is missing or overlaps."""
         found = sorted(_read_name(path) for path in (self.folder / EVENTS).glob("*.parquet"))
-        parts = [part for part in found if part.last <= self.upto]
+        parts = [part for part in found if part.first <= part.last <= self.upto]
         at = 0
-        for part in parts:
+        for i, part in enumerate(parts):
             if part.first <= at:
                 raise StoreUnavailable(
-                    f"{part.path} overlaps another file of the archive, which goes up to event {at}; "
-                    "restore store and archive from a backup of the same time"
+                    f"{part.path} overlaps {parts[i - 1].path}, which goes up to event {at}; remove the one that is a "
+                    "copy, or restore store and archive from a backup of the same time"
                 )
             if part.first != at + 1:
                 break
@@ -123,6 +123,12 @@ class Archive:
         if at != self.upto:
             raise self._build_incomplete(at)
         return parts
+
+    def list_strangers(self) -> list[Path]:
+        """Return what lies beside the files of events, except what an ended process has left."""
+        parts = {part.path for part in self.list_parts()}
+        found = sorted((self.folder / EVENTS).glob("*"))
+        return [path for path in found if path not in parts and not path.name.endswith((NEW, ERASED))]
 
     def check_there(self) -> None:
         """Raise StoreUnavailable if the archive is not in its folder; creates nothing."""
@@ -361,7 +367,6 @@ def _of_rewards(events: Path) -> Path:
 
 def _read_name(path: Path) -> Part:
     first, _, last = path.name.removesuffix(".parquet").partition("-")
-    try:
-        return Part(int(first), int(last), path)
-    except ValueError:
-        raise StoreError(f"{path} is not a file of an archive; remove it from the folder") from None
+    if not (first.isdecimal() and last.isdecimal() and int(first) > 0):
+        raise StoreError(f"{path} is not a file of an archive; remove it from the folder")
+    return Part(int(first), int(last), path)

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from lcb.errors import StoreError
 from lcb.storage.store.base import Store
+
+_KEYWORD = (  # of connection strings of PostgreSQL
+    r"(?:host|hostaddr|port|dbname|user|password|passfile|service|options|application_name|connect_timeout|"
+    r"client_encoding|target_session_attrs|ssl\w+|gss\w+)\s*="
+)
+_SEVERAL = re.compile(rf"\s*\w+\s*=.*\s{_KEYWORD}", re.IGNORECASE | re.DOTALL)
+_ONE = re.compile(rf"\s*(?:password\s*=|{_KEYWORD}\s*/|{_KEYWORD}[^/]*$)", re.IGNORECASE)  # user=ann/lcb.db is a path
 
 
 def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
@@ -37,6 +46,11 @@ def _open(url: str, create: bool, serve: bool) -> Store:
         if serve:
             store.finish_erasures()
         return store
+    if _SEVERAL.match(url) or _ONE.match(url):  # as the name of a file it would put a password on the disk
+        raise StoreError(
+            "the store is KEYWORD=VALUE, as psql takes it, which is neither the path of a file nor a URL; give "
+            "postgresql://user@host/name, or ./ before the path of a file"
+        )
     if "://" in url:
         raise StoreError(f"store {url.split('://')[0]}://...; give the path of a file, or postgresql://user@host/name")
     from lcb.storage.store.sqlite.store import SQLite

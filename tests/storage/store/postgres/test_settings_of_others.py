@@ -126,3 +126,26 @@ def test_a_table_that_was_renamed_is_not_called_damage(new_postgres_database: st
         assert [row.id for row in store.append(build(2), 1).rows] == ["d2"]
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("given", ["nowhere", 'nowhere, "$user"', "''"])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_search_path_without_a_schema_is_named_with_what_to_do(
+    new_postgres_database: str, given: str, create: bool
+) -> None:
+    name = new_postgres_database.rsplit("/", 1)[1].split("?")[0]
+    run_sql(new_postgres_database, f'alter database "{name}" set search_path = {given}')
+    with pytest.raises(StoreError) as told:
+        open_store(new_postgres_database, create=create)
+    assert "its search_path " in str(told.value)
+    assert "names no schema that exists and that its user may use" in str(told.value)
+    assert "set search_path of the role or the database" in str(told.value)
+    assert "try again" not in str(told.value)
+
+
+def test_the_tables_are_made_in_the_schema_of_the_search_path(new_postgres_database: str) -> None:
+    name = new_postgres_database.rsplit("/", 1)[1].split("?")[0]
+    run_sql(new_postgres_database, "create schema shop")
+    run_sql(new_postgres_database, f'alter database "{name}" set search_path = nowhere, shop')
+    open_store(new_postgres_database).close()
+    assert run_sql(new_postgres_database, "select to_regclass('shop.event') is not null") == [(True,)]

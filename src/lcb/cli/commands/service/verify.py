@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lcb.serve.audit.report import Report
     from lcb.storage.store.base import Head
 
-_HEAD = re.compile(r"\d{1,18}:[0-9a-f]{64}")
+_HEAD = re.compile(r"\d{1,18}:[0-9a-fA-F]{64}")
 
 
 def verify(
@@ -94,7 +94,9 @@ def verify(
 def _parse_heads(given: str) -> list[Head]:
     """Return heads from SEQ:LINK, or from the lines of a file."""
     lines = [given]
-    if _HEAD.fullmatch(given) is None:
+    if not given.strip():
+        raise InputError("--head is empty; give SEQ:LINK, as lcb log head prints it, or a file with one per line")
+    if _HEAD.fullmatch(given.strip()) is None:
         try:
             lines = [line.strip() for line in Path(given).read_text().splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
@@ -109,9 +111,11 @@ def _parse_heads(given: str) -> list[Head]:
 def _parse_head(where: str, text: str) -> Head:
     from lcb.storage.store.base import Head
 
-    if _HEAD.fullmatch(text) is None:
+    if not text.strip():
+        raise InputError(f"{where} is empty; give SEQ:LINK, as lcb log head prints it")
+    if _HEAD.fullmatch(text.strip()) is None:
         raise InputError(f"{where} {text[:80]!r} is not SEQ:LINK; give what lcb log head has printed")
-    seq, _, link = text.partition(":")
+    seq, _, link = text.strip().partition(":")
     return Head(int(seq), bytes.fromhex(link))
 
 

@@ -38,10 +38,18 @@ def migrate(address: Address, *, create: bool) -> None:
 
 
 def _read_version(connection: Connection, url: str) -> int:
-    asked = "select current_setting('server_encoding'), to_regclass('lcb_schema')::text"
-    encoding, ours = read_one(connection, asked)
+    asked = (
+        "select current_setting('server_encoding'), to_regclass('lcb_schema')::text, current_schema(), "
+        "current_setting('search_path')"
+    )
+    encoding, ours, schema, path = read_one(connection, asked)
     if encoding != "UTF8":
         raise StoreError(f"{url} is in {encoding}; make the database with encoding UTF8")
+    if schema is None:
+        raise StoreError(
+            f"{url}: its search_path ({path or 'empty'}) names no schema that exists and that its user may use; set "
+            "search_path of the role or the database to one that does: alter role ROLE set search_path = public"
+        )
     if ours is not None:
         return int(read_one(connection, "select coalesce(max(version), 0) from lcb_schema")[0])
     there = read_one(

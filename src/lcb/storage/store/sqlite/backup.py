@@ -30,6 +30,9 @@ def copy_database(source: sqlite3.Connection, path: str, progress: Progress) -> 
     """Copy the whole database into a new file that only its owner may read."""
     if os.path.exists(path):
         raise StoreError(f"{path} already exists; give another path")
+    if not (folder := Path(path).parent).is_dir():
+        words = "is not a folder" if folder.exists() else "does not exist"
+        raise StoreError(f"{folder} {words}, so {path} cannot be written; make the folder, or give another path")
     part = Path(f"{path}.part")
     try:
         part.unlink(missing_ok=True)
