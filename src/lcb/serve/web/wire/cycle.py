@@ -35,6 +35,7 @@ class Cycle(RequestResponseCycle):
     response_complete = False
     chunked_encoding: bool | None = None
     expected_content_length = 0
+    ahead = 0  # bytes of memory that are counted while it was sent ahead of other answers
 
     def __init__(self, protocol: GuardedProtocol, scope: Any, *, keep_alive: bool) -> None:
         self.scope = scope

@@ -91,6 +91,7 @@ class Sweep:
         self.lines = Lines(loop)
         self.running = False
         self.n_held = 0  # bytes of memory that requests of all connections take
+        self.n_ahead = 0  # bytes of memory of those that were sent ahead of answers
         self._by_address: dict[str, Places] = {}
         self._proxies = [ipaddress.ip_network(one) for one in proxies]
 

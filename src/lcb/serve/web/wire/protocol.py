@@ -36,7 +36,7 @@ from weakref import WeakKeyDictionary
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
@@ -45,6 +45,7 @@ from lcb.serve.web.wire.headers import check_upgrade, count_headers, read_target
 from lcb.serve.web.wire.lines import Flow
 from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
+from lcb.serve.web.wire.reading import PieceReader
 from lcb.serve.web.wire.refusing import (
     BODY,
     FIELD_BYTES,
@@ -53,7 +54,6 @@ from lcb.serve.web.wire.refusing import (
     MAX_FIELDS,
     MOST_HELD,
     REFUSED,
-    UNREAD,
     Refusing,
 )
 
@@ -62,7 +62,6 @@ MOST_SMALL, _SMALL = 1000, 64  # pieces of a body that have less than so many by
 _MANY_PIECES = f"the body came in more than {MOST_SMALL:,} pieces of less than {_SMALL} bytes; send larger ones"
 _PIECE = 8192  # bytes that are parsed at once: those before an unfinished request are not counted with it
 _CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
-_PUT_OFF = 16_384  # bytes that wait for their turn; more are a large body, and would take memory
 
 
 def protocol(
@@ -107,6 +106,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
     """
 
     __slots__ = (
+        "ahead",
         "answered_at",
         "answering",
         "body",
@@ -153,13 +153,14 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.came = 0  # bytes received since the first chunk of an unfinished request; -1: it began in this chunk
         self.chunk = 0
         self.held = 0  # bytes of memory that unfinished headers take, or a large body until it is answered
+        self.ahead = 0  # bytes of memory of requests that were sent ahead of answers, until they are answered
         self.body = self.small = 0  # bytes of the body, small pieces of it
         self.sent, self.sent_at = -1, 0.0
         self.paused_at = 0.0  # when writing was last paused, because the client does not read
         self.answered_at = 0.0
         self.closing = False  # a refused connection will be closed shortly
         self.refusal: Problem | None = None  # sent after the answers to the requests before
-        self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
+        self.answering: Cycle | None = None  # `cycle` is the last request, which may be queued
 
     @classmethod
     def find_sweep(cls, server_state: ServerState, loop: asyncio.AbstractEventLoop) -> Sweep:
@@ -177,32 +178,13 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         if self.client is not None:
             self.client = (unmap_address(self.client[0]), self.client[1])
             self.line = self.sweep.find_line(*self.client)
+        transport.set_protocol(PieceReader(self))
         self.transport = self.outgoing = Outgoing(transport)  # type: ignore[assignment]
         self.since = self.loop.time()
         problem = self.sweep.admit(self, self.client[0] if self.client else "")
         if problem is not None:
             self.connections.discard(self)
             self._turn_away(problem)
-
-    def _turn_away(self, problem: Problem) -> None:
-        """Refuse a request for which there is no place; beyond as many as there are places, without an answer."""
-        self.sweep.turned_away.add(self)
-        self._refuse(problem, answer=len(self.sweep.turned_away) <= self.max_connections)
-
-    def give_way(self) -> None:
-        self.sweep.release(self)
-        answering = self.answering
-        if answering is not None and not answering.response_complete and self.flow.write_paused:
-            self._refuse(UNREAD, answer=False)
-        elif self.stage == IDLE:
-            self.sweep.turned_away.add(self)  # its deadline holds on: it may have an answer that is not read
-            if len(self.sweep.turned_away) <= self.max_connections:
-                self.transport.close()
-            else:
-                self.transport.abort()
-        else:
-            detail = "the request was not complete when its connection was needed for another; send it again, faster"
-            self._turn_away(Problem(503, detail, retry_after=1))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.sweep.release(self)
@@ -215,12 +197,16 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         if unanswered and self.stage != REFUSED and self.on_abort is not None:
             self.on_abort()
         super().connection_lost(exc)
+        self.sweep.n_ahead -= self.ahead
+        self.ahead = 0
+        self.pipeline.clear()
+        self.cycle = self.answering = None  # else they keep each other until a collection
 
     def data_received(self, data: bytes) -> None:
         if self.stage >= REFUSED:
             if self in self.sweep.turned_away:
                 self._close_soon()
-        elif len(data) > _PUT_OFF or self.sweep.lines.may_begin(self.line):
+        elif self.sweep.lines.may_begin(self.line):
             self._receive(data)
         else:
             self.flow.stand_in_line()
@@ -310,6 +296,8 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         if upgrade and self._should_upgrade():
             return
         self._begin_request(upgrade)
+        if self.stage >= REFUSED:
+            return
         self.headers = []  # the request keeps its own: the parser adds fields that come after the body
         if not self.pipeline:
             self.answering = self.cycle
@@ -332,6 +320,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
             self.sweep.lines.spend()
+            self._put_ahead(FIELD_BYTES * len(self.headers))
 
     def on_body(self, body: bytes) -> None:
         if self.stage >= REFUSED:
@@ -343,6 +332,8 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
             self.small += 1
             if self.small > MOST_SMALL:
                 return self._refuse(Problem(400, _MANY_PIECES))
+        if self.pipeline and not self._put_ahead(len(body)):
+            return
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
@@ -364,6 +355,9 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.outgoing.end_answer()
         self.server_state.total_requests += 1
+        answered = self.answering
+        if answered is not None and (answered.body or answered.ahead):
+            self._forget(answered)
         if self.held and self.stage == IDLE:
             self._hold(0)
         if self.transport.is_closing():
@@ -382,7 +376,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         else:
             self.answered_at = self.loop.time()
 
-    def _start_late(self, cycle: RequestResponseCycle, app: Any) -> None:
+    def _start_late(self, cycle: Cycle, app: Any) -> None:
         if not cycle.disconnected:
             self._start_asgi_task(cycle, app)
 

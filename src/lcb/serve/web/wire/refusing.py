@@ -7,17 +7,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
+from lcb.serve.web.wire.cycle import Cycle
 from lcb.serve.web.wire.lines import Flow
 from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
-from lcb.serve.web.wire.places import Sweep
+from lcb.serve.web.wire.places import Places, Sweep
 
 IDLE, HEADERS, BODY, REFUSED, REFUSING = range(5)  # REFUSING: earlier requests are still answered
 MAX_FIELDS = 256  # of the headers of a request
 MOST_HELD = 64_000_000  # bytes of memory that requests of all connections may take until they are answered
+MOST_AHEAD = 262_144  # bytes of memory that requests on a connection may take that were sent ahead of answers
+MOST_AHEAD_OF_ALL = 32_000_000  # on all connections
 SMALL_BODY = 8192  # bytes of a body that is not counted
 LINGER = 1.0  # seconds in which a client may read a refusal
 _REST = 0.05  # seconds in which a client that was turned away sends the rest of its request
@@ -29,21 +31,24 @@ class Refusing:
     """Part of a connection; the protocol has its attributes."""
 
     answered_at: float
-    answering: RequestResponseCycle | None
+    ahead: int
+    answering: Cycle | None
     body: int
     closing: bool
-    cycle: RequestResponseCycle
+    cycle: Any  # the last request, a Cycle; mypy knows the attribute of uvicorn
     deadline: float
     flow: Flow
     headers: list[tuple[bytes, bytes]]
     held: int
     loop: asyncio.AbstractEventLoop
     max_body: int
+    max_connections: int
     max_header: int
     on_refusal: Callable[[int], None] | None
     outgoing: Outgoing
     paused_at: float
     pipeline: deque[Any]
+    places: tuple[Places, ...]
     refusal: Problem | None
     sent: int
     sent_at: float
@@ -75,7 +80,7 @@ class Refusing:
         self._hold(0)
         if answer and (self.pipeline if self.stage == BODY else cycle is not None and not cycle.response_complete):
             if self.stage == BODY:
-                self.pipeline.popleft()  # the refused request itself
+                self._forget(self.pipeline.popleft()[0])  # the refused request itself
             self.refusal, self.stage, self.since = problem, REFUSING, None
             return
         if self.stage == BODY:
@@ -98,6 +103,26 @@ class Refusing:
         else:
             self.transport.close()
 
+    def _turn_away(self, problem: Problem) -> None:
+        """Refuse a request for which there is no place; beyond as many as there are places, without an answer."""
+        self.sweep.turned_away.add(self)
+        self._refuse(problem, answer=len(self.sweep.turned_away) <= self.max_connections)
+
+    def give_way(self) -> None:
+        self.sweep.release(self)
+        answering = self.answering
+        if answering is not None and not answering.response_complete and self.flow.write_paused:
+            self._refuse(UNREAD, answer=False)
+        elif self.stage == IDLE:
+            self.sweep.turned_away.add(self)  # its deadline holds on: it may have an answer that is not read
+            if len(self.sweep.turned_away) <= self.max_connections:
+                self.transport.close()
+            else:
+                self.transport.abort()
+        else:
+            detail = "the request was not complete when its connection was needed for another; send it again, faster"
+            self._turn_away(Problem(503, detail, retry_after=1))
+
     def _close_soon(self) -> None:
         """Close when the rest of a refused request has come: unread bytes make the kernel drop the answer."""
         if not self.closing:
@@ -111,6 +136,24 @@ class Refusing:
         else:
             self.headers.clear()
             self._refuse(Problem(431, f"the headers were {words}; send fewer or shorter ones, at once"))
+
+    def _put_ahead(self, n_bytes: int) -> bool:
+        """Count memory of a request that was sent ahead of answers; if it is too much, refuse it and return False."""
+        self.cycle.ahead += n_bytes
+        self.ahead += n_bytes
+        self.sweep.n_ahead += n_bytes
+        if self.ahead <= MOST_AHEAD and self.sweep.n_ahead <= MOST_AHEAD_OF_ALL:
+            return True
+        where = "this connection" if self.ahead > MOST_AHEAD else "all connections"
+        words = f"too many bytes were sent ahead of answers on {where}; wait for some answers, then go on"
+        self._refuse(Problem(429, words, retry_after=1))
+        return False
+
+    def _forget(self, cycle: Cycle) -> None:
+        """Free the memory of a request that was answered or refused: its connection goes on to refer to it."""
+        self.ahead -= cycle.ahead
+        self.sweep.n_ahead -= cycle.ahead
+        cycle.ahead, cycle.body = 0, bytearray()
 
     def _hold_body(self) -> None:
         kept = self.body > SMALL_BODY and not self.cycle.response_complete
