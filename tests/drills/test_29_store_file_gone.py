@@ -150,6 +150,22 @@ def test_a_service_that_answers_from_memory_confirms_what_the_server_has_lost(
     assert lose_a_reward(new_postgres_database, tmp_path, ("known log",)) == 200
 
 
+@pytest.mark.parametrize("removes", ["truncate event", "delete from event where seq > (select seq - 2 from head)"])
+def test_events_that_the_owner_of_the_database_has_removed_are_missed_at_once(
+    new_postgres_database: str, tmp_path: Path, removes: str
+) -> None:
+    """Nothing is acknowledged after them, though the table of the head is as it was."""
+    url, models = new_postgres_database, models_folder(tmp_path)
+    with serving(tmp_path, models=models, store=url) as server, server.client() as http:
+        reward = {"decision_id": [decide(http, i).json()["decision_id"] for i in range(20)][-1], "reward": 1}
+        assert http.post("/v1/rewards", json=reward).status_code == 200
+        run_sql(url, removes)
+        assert {decide(http, i).status_code for i in range(N)} == {503}
+        assert "somebody removed events" in http.get("/readyz").json()["detail"]
+        assert http.post("/v1/rewards", json=reward).status_code == 503
+        assert http.get("/v1/models").status_code == 503
+
+
 def test_a_service_that_answers_from_memory_confirms_what_is_gone(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="5 of 5 rewards are confirmed from memory and lost"):
         drill(tmp_path, remove, without=("known log",))
