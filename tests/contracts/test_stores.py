@@ -523,7 +523,7 @@ class Killer(list):
     def __iter__(self):
         yield self[-2]
         os._exit(9)
-for module in ("lcb.storage.store.sqlite.store", "lcb.storage.store.postgres.migrating"):
+for module in ("lcb.storage.store.sqlite.migrating", "lcb.storage.store.postgres.migrating"):
     __import__(module)
     sys.modules[module].missing_migrations = lambda *a: Killer([(97, "create table more(x integer)"), (98, "select 1")])
 open_store(sys.argv[1])

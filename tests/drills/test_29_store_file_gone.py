@@ -150,6 +150,22 @@ def test_a_service_that_answers_from_memory_confirms_what_the_server_has_lost(
     assert lose_a_reward(new_postgres_database, tmp_path, ("known log",)) == 200
 
 
+@pytest.mark.parametrize("removes", ["truncate event", "delete from event where seq > (select seq - 2 from head)"])
+def test_events_that_the_owner_of_the_database_has_removed_are_missed_at_once(
+    new_postgres_database: str, tmp_path: Path, removes: str
+) -> None:
+    """Nothing is acknowledged after them, though the table of the head is as it was."""
+    url, models = new_postgres_database, models_folder(tmp_path)
+    with serving(tmp_path, models=models, store=url) as server, server.client() as http:
+        reward = {"decision_id": [decide(http, i).json()["decision_id"] for i in range(20)][-1], "reward": 1}
+        assert http.post("/v1/rewards", json=reward).status_code == 200
+        run_sql(url, removes)
+        assert {decide(http, i).status_code for i in range(N)} == {503}
+        assert "somebody removed events" in http.get("/readyz").json()["detail"]
+        assert http.post("/v1/rewards", json=reward).status_code == 503
+        assert http.get("/v1/models").status_code == 503
+
+
 def test_a_service_that_answers_from_memory_confirms_what_is_gone(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="5 of 5 rewards are confirmed from memory and lost"):
         drill(tmp_path, remove, without=("known log",))
@@ -195,6 +211,10 @@ def cut_wal(backup: Path, path: Path) -> None:
     os.truncate(f"{path}-wal", 0)
 
 
+def cut_end(backup: Path, path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 3 * 4096)
+
+
 def drill_overwritten(folder: Path, act: Callable[[Path, Path], None], *, without: tuple[str, ...] = ()) -> None:
     """Nobody is answered from a store that somebody has overwritten a second ago, and the backup can be restored."""
     path, backup = folder / "lcb.db", folder / "backup.db"
@@ -205,6 +225,10 @@ def drill_overwritten(folder: Path, act: Callable[[Path, Path], None], *, withou
         second = [decide(http, i).json()["decision_id"] for i in range(20)]
         if act is not cut_wal:
             assert http.delete("/v1/users/u6").status_code == 200  # empties the write-ahead log
+        if act is cut_end:
+            assert all(
+                decide(http, i).status_code == 200 for i in range(5)
+            )  # all known events are in it, or far from the end
         time.sleep(NOTICED)
         act(backup, path)
         time.sleep(NOTICED + 0.2)
@@ -227,7 +251,7 @@ def drill_overwritten(folder: Path, act: Callable[[Path, Path], None], *, withou
     check_log(path)
 
 
-@pytest.mark.parametrize("act", [copy_over, restore_into, cut, cut_wal])
+@pytest.mark.parametrize("act", [copy_over, restore_into, cut, cut_end, cut_wal])
 def test_a_file_that_is_overwritten_is_noticed(tmp_path: Path, act: Callable[[Path, Path], None]) -> None:
     drill_overwritten(tmp_path, act)
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from lcb.errors import StoreUnavailable
+from lcb.errors import StoreError, StoreUnavailable
 from lcb.messages import Arm, DecisionRequest, ItemRequest, ItemsRequest, RewardRequest
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
@@ -22,9 +22,10 @@ from lcb.serve.decide_many import reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
-from lcb.storage.store.base import Head, Store
+from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
 from support.harness import arms, models_folder
+from support.tampering import run_sql
 
 MIXED = (
     RecommenderSpec("lcb"),
@@ -447,7 +448,7 @@ def test_a_person_is_not_shown_from_memory_while_nobody_can_say_that_they_are_st
                 await one.get_user("Ann")
             del one.store.before["head"]
             assert (await one.get_user("Ann")).n_decisions == 1
-            one.store.store.chain_head = lambda: Head(one.world.seq + 1, None)  # its event is missing
+            one.store.store.head = lambda: one.world.seq + 1  # its event is missing
             with pytest.raises(Problem, match=r"its head is \d+; verify the log"):
                 await one.get_user("Ann")
 
@@ -587,5 +588,38 @@ def test_a_batch_of_rewards_for_unknown_decisions_is_looked_up_at_once(postgres_
             assert "no decision 'unknown7'" in str(refused[7])
             assert isinstance(answer, bytes)
             assert n_reads < 30
+
+    run(work())
+
+
+ASKED_OF_A_LOST_DECISION = {
+    "a reward": lambda service: service.reward(RewardRequest("lost", 1.0)),
+    "rewards in a batch": lambda service: reward_many(service, [RewardRequest("lost", 1.0), RewardRequest("no", 1.0)]),
+    "its user": lambda service: service.get_user("Bob"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED_OF_A_LOST_DECISION)
+def test_nobody_is_told_that_there_is_no_such_decision_or_user_by_a_server_that_has_lost_it(
+    new_postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Also before the journal has looked at the log, which it knows from then on."""
+
+    async def work() -> None:
+        async with replica(new_postgres_database, tmp_path) as one, replica(new_postgres_database, tmp_path) as other:
+            await decided(one, "Ann")
+            head = run_sql(new_postgres_database, "select seq, link from head")[0]
+            await decided(one, "Bob", decision_id="lost")
+            await until(lambda: other.world.seq == one.world.seq)
+            await until(lambda: other.store.store._known.head.seq == one.world.seq)
+            for service in (one, other):
+                monkeypatch.setattr(service.journal, "_catch_up", lambda: None)
+            run_sql(new_postgres_database, f"delete from event where seq > {head[0]}")
+            run_sql(new_postgres_database, "update head set seq = ?, link = ?", head)
+            other.slots.forget("lost")
+            with pytest.raises(StoreError, match="is not the one that this service has applied") as told:
+                await ASKED_OF_A_LOST_DECISION[name](other)
+            assert told.value.replaced
+            assert other.journal.lost is not None
 
     run(work())

@@ -22,9 +22,11 @@ def check_whole(store: Store) -> None:
     head, base = store.head(), read_base(store)
     begin, words = (0, "") if base is None else (base.upto, f" after event {base.upto}, which the log begins with")
     if (n := store.count_events(head, begin)) != head - begin:
+        missing = head - begin - n
+        what = f"{missing} are missing" if missing > 0 else f"{-missing} more than it can have"
         raise StoreError(
-            f"{store.url} ends with event {head}, but has {n} events{words}: {head - begin - n} are missing; restore "
-            "it from a backup (lcb log verify names the first that is missing)"
+            f"{store.url} ends with event {head}, but has {n} events{words}: {what}; restore it from a backup "
+            f"(lcb log verify names the first that is {'missing' if missing > 0 else 'not in its place'})"
         )
     first, link = max(head - _LAST, begin), None
     has_chain = any(_has_link(row, seal) for row, seal in store.sealed_events(0, min(head, 1)))

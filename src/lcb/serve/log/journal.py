@@ -17,14 +17,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.trouble import Trouble
-from lcb.serve.log.waiting import IdTaken, Waiting, list_entries
+from lcb.serve.log.waiting import IdTaken, Job, Waiting, WorldBehindLog, list_entries
 from lcb.serve.log.waiting_room import WaitingRoom
 from lcb.storage.store.base import VOIDING, Appended, Row, Snapshot, Store
 
@@ -35,17 +33,6 @@ _ENDING = 5.0  # seconds that stored events have to be applied when the service 
 _CHECK = 0.5  # seconds between two checks, while there is nothing to write, that the file of the store is in place
 _MOMENT = 0.001
 _SNAPSHOT_EVERY = 5_000  # events between two snapshots of the world
-
-
-class WorldBehindLog(Exception):
-    """Raised by a job that needs the state in memory to have caught up with the log."""
-
-
-class _Job(Struct):
-    """Other work for the writing thread: `work(store, seen)`."""
-
-    work: Callable[[Store, int], Appended]
-    done: asyncio.Future[None]
 
 
 class Journal:
@@ -67,8 +54,8 @@ class Journal:
         self.last_commit = 0.0  # seconds that the last commit took
         self._trouble = Trouble(monotonic)
         self._gathered: list[Waiting] = []  # entries of this turn of the event loop
-        self._queue: queue.SimpleQueue[list[Waiting] | _Job | None] = queue.SimpleQueue()
-        self._received: deque[Waiting | _Job | None] = deque()  # used by the writing thread only
+        self._queue: queue.SimpleQueue[list[Waiting] | Job | None] = queue.SimpleQueue()
+        self._received: deque[Waiting | Job | None] = deque()  # used by the writing thread only
         self._batches: deque[list[Waiting]] = deque()  # handed over, oldest first
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = self.world.seq  # used by the writing thread only
@@ -130,7 +117,7 @@ class Journal:
             self._batches.append(gathered)
             self._queue.put(gathered)
 
-    def _put(self, last: _Job | None) -> None:
+    def _put(self, last: Job | None) -> None:
         self._hand_over()
         self._queue.put(last)
 
@@ -143,6 +130,11 @@ class Journal:
     def lost(self) -> str | None:
         """Why the store no longer has what the state in memory was made of; None: it has."""
         return self._trouble.words if self._trouble.is_lost else None
+
+    def note_failed_read(self, error: StoreError) -> None:
+        """Know from a read that the log is another one, before the writing thread finds out."""
+        if error.replaced:
+            self._trouble.note(error)
 
     @property
     def n_waiting(self) -> int:
@@ -173,12 +165,12 @@ class Journal:
         """Run `work(store, seen)` in the writing thread; the future is done when the events it returns are applied."""
         assert self._loop is not None
         done = self._loop.create_future()
-        self._put(_Job(work, done))
+        self._put(Job(work, done))
         return done
 
     # The writing thread
 
-    def _get(self, wait: bool) -> Waiting | _Job | None:
+    def _get(self, wait: bool) -> Waiting | Job | None:
         """Return the next entry or job; while there is none, read what other replicas wrote."""
         while not self._received:
             try:
@@ -316,7 +308,7 @@ class Journal:
             self._seen = rows[-1].seq
             self._erased = max((row.seq for row in rows if row.kind in VOIDING), default=self._erased)
 
-    def _run_job(self, job: _Job) -> None:
+    def _run_job(self, job: Job) -> None:
         until = self.monotonic() + self.patience
         while True:
             try:
@@ -360,7 +352,7 @@ class Journal:
             bodies = [own.get(row.id) for row in rows]
         self.applier.add(rows, bodies, lambda error: self._answer(batch, lost, error))
 
-    def _settle_job(self, job: _Job, appended: Appended) -> None:
+    def _settle_job(self, job: Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
             if not job.done.done():
                 job.done.set_result(None) if error is None else job.done.set_exception(error)

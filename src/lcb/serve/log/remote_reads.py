@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from lcb.errors import StoreError
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot
 from lcb.serve.log.journal import Journal
@@ -60,6 +61,9 @@ class RemoteReads:
         try:
             async with asyncio.timeout(self.patience):
                 return await self._threads.run_within(soon, function, *arguments)
+        except StoreError as error:
+            self.journal.note_failed_read(error)
+            raise
         except TimeoutError:
             words = f"the store has not answered for {self.patience:g} s; send the same request again"
             raise Problem(503, words, retry_after=1) from None

@@ -1,13 +1,14 @@
-"""Entries that wait until the journal has stored them, and why some must be built again."""
+"""Entries and other work that wait for the thread that writes, and why some must be built again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
 from lcb.serve.decide.entry import Entry
+from lcb.storage.store.base import Appended, Store
 
 
 class IdTaken(Exception):
@@ -16,6 +17,10 @@ class IdTaken(Exception):
     def __init__(self, *ids: str) -> None:
         super().__init__(*ids)
         self.ids = frozenset(ids)
+
+
+class WorldBehindLog(Exception):
+    """Raised by a job that needs the state in memory to have caught up with the log."""
 
 
 class Waiting(Struct):
@@ -30,6 +35,13 @@ class Waiting(Struct):
     def is_older(self, entry: Entry, seq: int) -> bool:
         """Whether an entry was built from a state before `seq`."""
         return (self.seq if entry.made_from is None else entry.made_from) < seq
+
+
+class Job(Struct):
+    """Other work for the writing thread: `work(store, seen)`."""
+
+    work: Callable[[Store, int], Appended]
+    done: asyncio.Future[None]
 
 
 def list_entries(batch: Iterable[Waiting]) -> list[Entry]:

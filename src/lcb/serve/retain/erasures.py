@@ -9,7 +9,8 @@ from typing import Any
 
 from lcb.serve import events
 from lcb.serve.errors import Problem
-from lcb.serve.log.journal import Journal, WorldBehindLog
+from lcb.serve.log.journal import Journal
+from lcb.serve.log.waiting import WorldBehindLog
 from lcb.serve.retain.erase import Compacted, Erasure
 from lcb.storage.store.base import Appended, Row
 

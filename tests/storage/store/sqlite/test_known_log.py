@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,3 +119,117 @@ def test_a_file_is_as_it_was_again(store: SQLite, path: Path) -> None:
     path.write_bytes(whole)
     store.check()
     write(store, 1)
+
+
+PAGE = 4096
+
+
+def fill_wal(store: SQLite, n: int = 30) -> None:
+    """Write events into the write-ahead log, and as many into the file before."""
+    write(store, 500)
+    empty_wal(store)
+    write(store, n)
+    store.check()
+
+
+def cut(path: Path, pages: int) -> bytes:
+    """Cut pages off the end; returns the whole."""
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(len(whole) - pages * PAGE)
+    return whole
+
+
+def test_a_cut_is_noticed_while_all_known_events_can_still_be_read(store: SQLite, path: Path) -> None:
+    fill_wal(store)
+    cut(path, 3)
+    assert store._known is not None
+    with closing(store._connect()) as connection:
+        store._known._compare(connection)
+    with pytest.raises(StoreUnavailable, match="it was cut") as told:
+        store.check()
+    assert told.value.replaced
+    with pytest.raises(StoreUnavailable, match="it was cut"):
+        write(store, 1)
+
+
+def test_what_was_cut_and_put_back_is_right_again(store: SQLite, path: Path) -> None:
+    fill_wal(store)
+    whole = cut(path, 3)
+    with pytest.raises(StoreUnavailable, match="it was cut"):
+        store.check()
+    path.write_bytes(whole)
+    store.check()
+    write(store, 1)
+
+
+def test_a_cut_file_that_a_checkpoint_has_lengthened_again_is_still_wrong(store: SQLite, path: Path) -> None:
+    fill_wal(store)
+    length = path.stat().st_size
+    write(store, 200)
+    cut(path, 4)
+    with pytest.raises(StoreUnavailable, match="it was cut"):
+        store.check()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("pragma wal_checkpoint(truncate)")
+    assert path.stat().st_size >= length
+    with pytest.raises(StoreUnavailable, match="it was cut, and is damaged"):
+        store.check()
+
+
+def test_a_checkpoint_under_way_is_no_cut(store: SQLite, path: Path) -> None:
+    """Also one that ends early, beside a long read: what it left out may be at the end of the file."""
+    write(store, 20)
+    empty_wal(store)
+    store._writer.execute("pragma wal_autocheckpoint = 0")
+    n_looks = 0
+    for _ in range(4):
+        write(store, 10)
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            store.append([NewRow(f"large/{store.head()}", "a", None, None, b"x" * 20_000_000)], store.head())
+            reader.execute("begin")
+            reader.execute("select max(seq) from event").fetchone()
+            write(store, 10)
+            for _ in range(2):  # beside the reader, and after it
+                n_looks += look_during_checkpoint(store, path)
+                if reader.in_transaction:
+                    reader.execute("rollback")
+    assert n_looks > 8
+
+
+def look_during_checkpoint(store: SQLite, path: Path) -> int:
+    def write_back() -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("pragma wal_checkpoint(passive)")
+
+    thread = threading.Thread(target=write_back)
+    thread.start()
+    n = 0
+    while thread.is_alive() or not n:
+        store.check()
+        n += 1
+    thread.join()
+    store.check()
+    return n
+
+
+@pytest.mark.parametrize("looks_between", [True, False])
+def test_a_vacuum_of_another_program_is_no_cut(store: SQLite, path: Path, looks_between: bool) -> None:
+    write(store, 2000)
+    write(store, 1, "compact")
+    empty_wal(store)
+    store.check()
+    length = path.stat().st_size
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("delete from event where seq < 1500")
+        store.check()
+        other.execute("vacuum")
+        if looks_between:
+            store.check()
+        other.execute("pragma wal_checkpoint(truncate)")
+    store.check()
+    write(store, 50)
+    assert path.stat().st_size < length
+    cut(path, 3)
+    with pytest.raises(StoreUnavailable, match="it was cut"):
+        store.check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -215,10 +215,13 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 class ConnectionPool:
-    """Up to N_READING connections that read, one caller each; a lost connection is opened again."""
+    """Up to N_READING connections that read, one caller each; a lost connection is opened again.
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    `prove` raises StoreError of a new connection if it leads to another log.
+    """
+
+    def __init__(self, address: Address, prove: Callable[[Connection], None]) -> None:
+        self._address, self._prove = address, prove
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(N_READING)
         self._closed = False
@@ -258,8 +261,12 @@ class ConnectionPool:
             except IndexError:
                 if self._closed:
                     raise self._address.closed_error() from None
-                connection = self._address.connect()
+                connection, is_new = self._address.connect(), True
+            else:
+                is_new = False
             try:
+                if is_new:
+                    self._prove(connection)
                 yield connection
             except BaseException:
                 connection.close()

@@ -48,8 +48,9 @@ from lcb.storage.store.postgres.connections import (
     lock_number,
     read_one,
 )
-from lcb.storage.store.postgres.known_log import COMPACTED_AFTER, HEAD_AND_LINK, LINK_AT, KnownLog
+from lcb.storage.store.postgres.known_log import HAS_HEAD, HEAD, KnownLog, list_values
 from lcb.storage.store.postgres.migrating import migrate
+from lcb.storage.store.postgres.proven_reads import ProvenReads
 from lcb.storage.store.postgres.retention import PostgresRetention
 from lcb.storage.store.postgres.scrub import NOTE, Scrubber, Scrubbing
 from lcb.storage.store.schema import ADDED_ON_POSTGRES, HAS_TRIGGERS, WATCH, build_changed
@@ -66,7 +67,8 @@ _GIVEN = (
 _INSERT = f'insert into {_NEW} select %s::bigint + n, id, kind, "user", model, body, salt, link from {_GIVEN}'
 _INSERT_AT = (
     "with before as (update head set seq = seq + %s, link = %b "
-    f"where seq = %s and link is not distinct from %b and not {HAS_TRIGGERS} returning seq - %s as seq) "
+    f"where seq = %s and link is not distinct from %b and {HAS_HEAD} and not {HAS_TRIGGERS} "
+    "returning seq - %s as seq) "
     f'insert into {_NEW} select before.seq + n, id, kind, "user", model, body, salt, link from before, {_GIVEN}'
 )
 _OTHERWISE = ("23505", "25006", "0A000")  # an id is there already; a transaction has to say that it writes; a rule
@@ -86,7 +88,7 @@ _BLOCK = 2000
 Statement = tuple[str, Sequence[object]]
 
 
-class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
+class Postgres(ProvenReads, SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
     """A store in the database at a postgresql:// address; its tables are created if missing."""
 
     inline = False
@@ -103,7 +105,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
         self._head = Head(-1, None)  # after the last append
         self._known = KnownLog(self.url)
         self.damaged = set()
-        self._pool = ConnectionPool(self._address)
+        self._pool = ConnectionPool(self._address, self._prove)
         self._scrubber = Scrubber(self._address)
         self._closed, self._leading = False, set[Connection]()
         try:
@@ -186,13 +188,13 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
             return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
         single, doubled = first_of_each_id(rows)
         ids = [row.id for row in single]
-        known = LINK_AT, (self._known.head.seq,)
+        known = HEAD, list_values(self._known.head)
         of_ids = "select id from event where id = any(%b::text[])", (ids,)
         with self._transaction((_LOCK, ()), (_OTHERS, (seen,)), of_ids, WATCH, known) as (connection, begun):
-            (found,), met, there, ((has_triggers,),), ((link,),) = begun
+            _, met, there, ((has_triggers,),), ((*found, has_head, is_known),) = begun
             self._refuse_changes(has_triggers)
             others, head = [Row(*row) for row in met], Head(*found)
-            self._refuse_another_log(head, link, seen)
+            self._refuse_another_log(head, has_head, is_known, seen)
             self._head, self._others_write = head, bool(others)
             left, snapshots, late = drop_outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
@@ -235,13 +237,13 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
 
     def erase(self, user: str, rewrite: Rewriting, seen: int, archived: Sequence[str] = ()) -> Appended:
         theirs = f'select {SEALED} from event where "user" = %s order by seq'
-        known = LINK_AT, (self._known.head.seq,)
+        known = HEAD, list_values(self._known.head)
         of_user = theirs, (storable(user),)
         with self._transaction((_LOCK, ()), (_OTHERS, (seen,)), of_user, WATCH, known) as (connection, begun):
-            (start,), met, found, ((has_triggers,),), ((link,),) = begun
+            _, met, found, ((has_triggers,),), ((*start, has_head, is_known),) = begun
             self._refuse_changes(has_triggers)
-            self._refuse_another_log(Head(*start), link, seen)
-            self._head, rows = (head := Head(*start)), [Row(*one[:6]) for one in found]
+            self._refuse_another_log(head := Head(*start), has_head, is_known, seen)
+            self._head, rows = head, [Row(*one[:6]) for one in found]
             digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(rows, found, strict=True)}
             rewrites, event = rewrite(rows)
             forget, ids = self._forget(archived)
@@ -265,10 +267,6 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
     def chain_head(self) -> Head:
         return Head(*self._read("select seq, link from head")[0])
 
-    def event(self, id: str) -> Row | None:
-        found = self._read(f"select {COLUMNS} from event where id = %s and seq > 0", (storable(id),))
-        return Row(*found[0]) if found else None
-
     def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:
         statement = f"select {columns} from event where seq > %s and seq <= %s order by seq limit {_BLOCK}"
         while after < last and (block := self._read(statement, (after, last))):
@@ -290,10 +288,6 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
         for row in found:
             events[names[row[3]]].append(Row(*row))
         return events
-
-    def newest_of(self, user: str) -> int:
-        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (storable(user),))
-        return int(found[0][0]) if found else 0
 
     # Caches
 
@@ -346,13 +340,12 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
 
         return release
 
-    def _refuse_another_log(self, head: Head, link: bytes | None, seen: int) -> None:
-        """Raise StoreError if the log has not what was applied; `link` is the one that it has at the known event."""
+    def _refuse_another_log(self, head: Head, has_head: bool, is_known: bool, seen: int) -> None:
+        """Raise StoreError if the log has not what was applied, or not the event that `head` names."""
         if head.seq < seen:
             raise self._known.build_error(seen)
-        seq = self._known.head.seq
-        if self._known.differs(link) and (head.seq < seq or not self._read(COMPACTED_AFTER, (seq,))):
-            raise self._known.build_error(seq)
+        self._refuse_unknown(self._known.head, is_known)
+        self._refuse_unknown(head, has_head)
 
     def _refuse_changes(self, has_triggers: bool) -> None:
         if has_triggers and (changes := self.find_changes_of_schema()):
@@ -363,9 +356,11 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention, Scrubbing):
 
     def check(self, *, writing: bool = False) -> None:
         """Raise StoreError if the log is no longer the one that was read and written."""
-        seq, link, at_known = self._read(HEAD_AND_LINK, (self._known.head.seq,))[0]
-        self._refuse_another_log(Head(seq, link), at_known, self._known.head.seq)
-        self._known.head = Head(seq, link)
+        known = self._known.head
+        ((*found, has_head, is_known),) = self._read(HEAD, list_values(known))
+        head = Head(*found)
+        self._refuse_another_log(head, has_head, is_known, known.seq)
+        self._known.head = head
 
     def close(self) -> None:
         self._closed = True

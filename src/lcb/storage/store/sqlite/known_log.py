@@ -1,8 +1,12 @@
-"""Notices that a file was overwritten while it is served: `cp` into it, or a restore, leaves its name and its inode.
+"""Notices that a file was overwritten or cut while it is served: `cp` into it, or a restore, leaves its name and inode.
 
 SQLite goes on with the pages that it has in memory, and what it writes then is lost.  So a connection that has nothing
 in memory looks, twice a second, for events that this process knows the log to have.  The newest are not enough: they
 may be in the write-ahead log alone, which nobody has overwritten.  So events of earlier looks are looked for as well.
+
+A cut may leave all of these where they are.  But a file never becomes shorter than it was, unless somebody vacuums it,
+which changes the version of the schema.  Its header cannot tell: a checkpoint writes it before it lengthens the file,
+or, beside a long read, long before; and whoever opens the file to read it ends the locks that SQLite has on it.
 """
 
 from __future__ import annotations
@@ -32,7 +36,11 @@ class KnownLog:
         self._path, self._connect = path, connect
         self.wrong = False  # the last look found the file overwritten
         self._looked = time.monotonic()
+        self._shortest = 0  # bytes: the longest that the file was seen, so it has at least as many
+        self._schema = -1  # version of the schema when that was seen
+        self._was_cut = False
         with closing(connect()) as connection:
+            self._measure(connection, os.stat(path).st_size)
             (last,) = connection.execute("select ifnull(max(seq), 0) from event").fetchone()
             wanted = sorted({last * i // _FIRST for i in range(1, _FIRST + 1)})
             self._known = _read(connection, wanted)
@@ -50,8 +58,13 @@ class KnownLog:
         if not size:  # else opening it would make SQLite delete the write-ahead log
             raise self._build_error("it is empty")
         try:
+            self._was_cut = self._was_cut or size < self._shortest
             with closing(self._connect()) as connection:
+                self._measure(connection, size)
                 self._compare(connection)
+                self._check_lengthened(connection)
+        except FileNotFoundError:
+            return
         except sqlite3.Error as error:
             code = error.sqlite_errorcode
             if code & 0xFF in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ:
@@ -59,6 +72,29 @@ class KnownLog:
             if code & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
         self.wrong = False
+
+    def _measure(self, connection: sqlite3.Connection, size: int) -> None:
+        """Raise StoreUnavailable if the file, which had this size just before, has become shorter; else note its size.
+
+        After a vacuum the next checkpoint cuts the file, to the pages that the database has by then.
+        """
+        asked = "select schema_version, page_count * page_size from pragma_schema_version, pragma_page_count, "
+        schema, whole = connection.execute(f"{asked} pragma_page_size").fetchone()
+        if schema != self._schema:
+            self._schema, self._was_cut = schema, False
+            self._shortest = size = os.stat(self._path).st_size
+        if size < self._shortest:
+            raise self._build_error(f"it has {size} bytes and had {self._shortest}: it was cut")
+        self._shortest = min(size, whole)
+
+    def _check_lengthened(self, connection: sqlite3.Connection) -> None:
+        """After a cut, raise StoreUnavailable if the file is as long as before, but with holes in it.
+
+        So it is if another process has written the write-ahead log into it.  This reads the whole file, once.
+        """
+        if self._was_cut and (found := connection.execute("pragma quick_check(1)").fetchone()[0]) != "ok":
+            raise self._build_error(f"it was cut, and is damaged: {found}")
+        self._was_cut = False
 
     def _compare(self, connection: sqlite3.Connection) -> None:
         there = {one.seq: one for one in _read(connection, [one.seq for one in self._known])}

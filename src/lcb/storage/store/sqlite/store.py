@@ -19,7 +19,6 @@ from lcb.progress import Progress, silent
 from lcb.storage.store import base
 from lcb.storage.store.base import Appended, Head, Key, NewRow, Row, Seal, Snapshot, as_row
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
-from lcb.storage.store.migrate import log_upgrade, missing_migrations
 from lcb.storage.store.schema import SchemaWatch
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite import bodies as sqlite_bodies
@@ -36,10 +35,10 @@ from lcb.storage.store.sqlite.file import (
     make_private,
 )
 from lcb.storage.store.sqlite.known_log import KnownLog
-from lcb.storage.store.sqlite.retention import WAL_PAGES, SQLiteRetention
+from lcb.storage.store.sqlite.migrating import migrate
+from lcb.storage.store.sqlite.retention import SQLiteRetention
 from lcb.storage.store.sqlite.scrub import WalScrubber
 
-_APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
     "insert into snapshot(name, seq, body, checksum) values(?, ?, ?, ?) on conflict (name) do update "
     "set seq = excluded.seq, body = excluded.body, checksum = excluded.checksum where snapshot.seq < excluded.seq"
@@ -53,7 +52,6 @@ _AFTER = f"select {sqlite_bodies.COLUMNS} from event where seq > ?"
 _OF_USER = f"select {sqlite_bodies.COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq"
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
-_WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
 
 
 class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
@@ -82,7 +80,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             create_file(self.path)
             self._writer = self._connect()
             self._schema = SchemaWatch(self._writer, self.path)
-            self._migrate()
+            migrate(self._writer, self.path)
             make_private(self.path)  # not before it is known to be a store
             self.discarded = count_unfinished(self._writer, self.path) if serve else 0
             self._reader = self._connect()
@@ -110,26 +108,6 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         connection.execute("pragma cache_size = -128000")
         connection.execute("pragma temp_store = memory")  # also for what a statement of many rows changes
         return connection
-
-    def _migrate(self) -> None:
-        application = self._writer.execute("pragma application_id").fetchone()[0]
-        version = self._writer.execute("pragma user_version").fetchone()[0]
-        if application != _APPLICATION and self._writer.execute("select count(*) from sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is a database of another program; give another path")
-        self._writer.execute("pragma journal_mode = wal")
-        self._writer.execute(f"pragma wal_autocheckpoint = {WAL_PAGES}")
-        self._writer.execute(f"pragma journal_size_limit = {_WAL_BYTES}")
-        self._writer.execute("pragma secure_delete = on")  # erased rows are overwritten with zeros
-        todo = missing_migrations("sqlite", str(self.path), version)
-        if not todo:
-            return
-        with self._transaction(check_schema=False) as connection:
-            for number, text in todo:
-                for statement in filter(str.strip, text.split(";")):
-                    connection.execute(statement)
-                connection.execute(f"pragma user_version = {number}")
-            connection.execute(f"pragma application_id = {_APPLICATION}")
-        log_upgrade(str(self.path), version, todo)
 
     @contextmanager
     def _transaction(self, *, check_schema: bool = True, begin: bool = True) -> Iterator[sqlite3.Connection]:
