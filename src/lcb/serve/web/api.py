@@ -72,12 +72,10 @@ class Api:
 
     async def decide(self, ask: Ask) -> Reply:
         """Decide which arm to show to a user."""
-        if len(ask.body) > LARGE_BODY:
-            request = await self.service.large.run(decode_decision, ask.body)
-        else:
-            request = decode(_DECISION, ask.body)
+        large = len(ask.body) > LARGE_BODY
+        request = await self.service.large.run(decode_decision, ask.body) if large else decode(_DECISION, ask.body)
         refuse_visitors(request)
-        return Reply(await self.service.decide(request))
+        return Reply(await self.service.decide(request, large=large))
 
     async def reward(self, ask: Ask) -> Reply:
         """Report the reward of a decision."""

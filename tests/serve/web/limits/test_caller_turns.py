@@ -124,6 +124,24 @@ def test_who_gives_up_takes_no_turn(clock: Clock) -> None:
     asyncio.run(main())
 
 
+def test_another_caller_does_not_wait_for_those_who_were_woken_and_found_no_time(clock: Clock) -> None:
+    async def main() -> None:
+        played = Played(clock)
+        quick = [asyncio.create_task(played.ask("ann", SLICE / 40)) for _ in range(200)]
+        slow = [asyncio.create_task(played.ask("ann", SLICE / 2)) for _ in range(200)]
+        while not slow[0].done():
+            await played.run(1)
+        before = clock.now
+        other = asyncio.create_task(played.ask("ben", 0.0001))
+        while not other.done():
+            await played.run(1)
+        assert clock.now - before <= 5 * SLICE
+        await played.run(400)
+        assert all(one.done() for one in quick + slow)
+
+    asyncio.run(main())
+
+
 def test_control_without_turns_a_small_request_waits_for_all_of_another_caller(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
