@@ -87,7 +87,7 @@ class Service:
         if settings.items is not None and not len(self.world.state.catalogue):
             self._fill_catalogue(items or read_first_items(settings.items))
         limits = settings.limits
-        self.applier = EventApplier(self.world, self.slots, self._note_applied)
+        self.applier = EventApplier(self.world, self.slots, self._note_applied, monotonic)
         self.journal = Journal(
             store,
             self.applier,

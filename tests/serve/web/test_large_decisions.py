@@ -1,4 +1,4 @@
-"""A decision whose body is so large that a thread reads it is decided in that thread too, however few numbers it has."""
+"""A decision whose body a thread reads, because it is large, is decided in that thread too: few numbers or many."""
 
 from __future__ import annotations
 

@@ -50,6 +50,13 @@ class CallerTurns:
             await turn
         self._n_begun += 1
 
+    async def pause(self, caller: str) -> None:
+        """Let others begin, amid long work of `caller`; return when it is the turn of this work again."""
+        if not self._until:  # nothing was begun in this turn of the event loop
+            self._until, self._n_begun = perf_counter(), 0
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        await self.wait(caller)
+
     def _begin_turn(self) -> None:
         """Wake as many as may find time: at most twice as many as were begun in the turn before."""
         self._line_up_again()
