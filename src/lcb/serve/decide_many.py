@@ -7,7 +7,8 @@ The others, such as a second decision of a new user, go the way of single reques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -23,7 +24,12 @@ from lcb.serve.log.journal import Journal
 from lcb.serve.log.waiting import IdTaken
 from lcb.serve.service import Service
 from lcb.serve.state.reward_slots import RewardSlot
+from lcb.serve.state.world import World
+from lcb.stats import n_packed
 
+_PART = 8_000_000  # bytes of users that one part of a batch takes in memory
+_PARTS_OF_CACHE = 16  # that many parts find room in memory at least, each for its users until they are stored
+_SOME = 0.005  # seconds in which users are loaded between two pauses
 Outcome = bytes | Problem | StoreError
 Request = TypeVar("Request", DecisionRequest, RewardRequest)
 
@@ -36,13 +42,55 @@ async def decide_many(service: Service, requests: Sequence[DecisionRequest], *, 
     return await _store(service, requests, service.decide, entries, found, newcomers)
 
 
-async def reward_many(service: Service, requests: Sequence[RewardRequest]) -> list[Outcome]:
+async def split_by_users(
+    service: Service, users: Iterable[str | None], pause: Callable[[], Awaitable[None]]
+) -> AsyncIterator[slice]:
+    """Yield the places of a part of a batch after the other, so that the users of each take few MB of memory.
+
+    The next part is asked for when this one is stored.  Users of a local store are loaded on the way; after some
+    milliseconds of that, and before each further part, others have their turn in a `pause`.
+    """
+    world, n, first, n_bytes, until = service.world, 0, 0, 0, time.perf_counter() + _SOME
+    most = _PART if world.cache.most_bytes is None else min(_PART, world.cache.most_bytes // _PARTS_OF_CACHE)
+    for n, name in enumerate(users):
+        size = 0 if name is None else _weigh(world, name)
+        if n_bytes + size > most and n > first:
+            yield slice(first, n)
+            first, n_bytes, until = n, 0, 0.0
+        n_bytes += size
+        if time.perf_counter() > until:
+            await pause()
+            until = time.perf_counter() + _SOME
+    yield slice(first, n + 1)
+
+
+def _weigh(world: World, name: str) -> int:
+    """Return the bytes that a user takes in memory, for which a user who is not large is loaded; else a guess."""
+    user = world.cache.get(name)
+    if user is None and world.has_user(name):
+        user = world.cache.peek(name)
+    return _guess_weight(world) if user is None else user.held
+
+
+def _guess_weight(world: World) -> int:
+    """Return what a user may take who is new, or was not read: the mean, at least the statistics of a warm-up."""
+    mean, state = world.cache.n_bytes // max(len(world.cache), 1), world.state
+    if state.n_features is None or all(map(state.is_pinned, state.recommenders)):
+        return mean
+    return max(mean, 8 * n_packed(state.n_features))
+
+
+async def reward_many(
+    service: Service, requests: Sequence[RewardRequest], missing: Mapping[str, Problem] | None = None
+) -> list[Outcome]:
     """Return the answers and refusals in the order of the requests.
 
+    `missing` is what `Service.fetch_slots` has returned, if it was called for these requests.
     Rewards that change earlier ones are stored last: what comes between them would need their user folded each time.
     """
     found: dict[int, Outcome] = {}
-    missing = await service.fetch_slots([one.decision_id for one in requests])
+    if missing is None:
+        missing = await service.fetch_slots([one.decision_id for one in requests])
     entries = build_rewards(service, requests, found, missing)
     changes = {i: entries.pop(i) for i, entry in list(entries.items()) if changes_reward(entry.row.id)}
     return await _store(service, requests, service.reward, entries | changes, found)
@@ -186,6 +234,17 @@ def is_coming(service: Service, id: str) -> bool:
     """Whether the decision of a slot, or its reward, waits for the store."""
     journal = service.journal
     return journal.pending(decision_of_slot(id)) is not None or journal.pending(reward_id(id)) is not None
+
+
+def find_user_now(service: Service, id: str) -> str | None:
+    """Return the user of a slot; None if that needs a read in a thread or another request first, or there is none."""
+    slots = service.slots
+    if is_coming(service, id) or (id not in slots and not service.can_read_slots(decision_of_slot(id))):
+        return None
+    try:
+        return slots.get(id).user
+    except (Problem, StoreError):  # told when the reward itself is built
+        return None
 
 
 def find_slot_now(service: Service, id: str) -> RewardSlot | None:

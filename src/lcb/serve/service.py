@@ -87,7 +87,7 @@ class Service:
         if settings.items is not None and not len(self.world.state.catalogue):
             self._fill_catalogue(items or read_first_items(settings.items))
         limits = settings.limits
-        self.applier = EventApplier(self.world, self.slots, self._note_applied)
+        self.applier = EventApplier(self.world, self.slots, self._note_applied, monotonic)
         self.journal = Journal(
             store,
             self.applier,
@@ -158,15 +158,20 @@ class Service:
 
     # Requests
 
-    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Awaitable[bytes]:
-        """Decide; a new user gets `recommender`, or if it is None one that is drawn by share."""
-        if self.world.state.n_features is None:
-            return self._run_alone(lambda: self._decide(request, recommender))
-        return self._decide(request, recommender)
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, *, large: bool = False
+    ) -> Awaitable[bytes]:
+        """Decide; a new user gets `recommender`, or if it is None one that is drawn by share.
 
-    async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
+        A request that is `large` is decided in a thread, however little it scores.
+        """
+        if self.world.state.n_features is None:
+            return self._run_alone(lambda: self._decide(request, recommender, large))
+        return self._decide(request, recommender, large)
+
+    async def _decide(self, request: messages.DecisionRequest, recommender: str | None, large: bool) -> bytes:
         id, logged, looked_up = request.decision_id, None, self.store.inline
-        large = is_large(self.world.state, request)
+        large = large or is_large(self.world.state, request)
         prepared = await self.large.run(prepare, self.world.state, request) if large else None
         while True:
             if id is not None and self.journal.pending(id) is not None:

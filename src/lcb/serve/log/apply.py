@@ -2,12 +2,14 @@
 
 If an event needs a user who is not in memory and the store is remote, a thread reads the user first.  If the store is
 local, a thread reads and folds only the large history of a user whose earlier reward changes.  Users with short
-histories are folded at the end of a batch, some in each turn of the event loop.
+histories are folded at the end of a batch, some in each turn of the event loop.  So are the events themselves applied,
+if it takes long: those of users who have to be read from a local store, or whose states are large.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
+_SOME = 0.01  # seconds of a turn of the event loop in which events are applied
 _RETRY = 0.1  # seconds before a failed prefetch is tried again
 
 
@@ -35,6 +38,7 @@ class _Batch(Struct):
     bodies: list[Any]  # None: to be decoded
     then: Callable[[Exception | None], None]
     n_applied: int = 0
+    prepared: bool = False
     prefetched: bool = False
 
 
@@ -46,8 +50,9 @@ class EventApplier:
         world: World,
         slots: RewardSlots,
         on_applied: Callable[[Sequence[Row], Sequence[Any]], None] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.world, self.slots = world, slots
+        self.world, self.slots, self.monotonic = world, slots, monotonic
         self.broken: str | None = None  # why no request can be answered any more
         self._on_applied = on_applied
         self._batches: deque[_Batch] = deque()
@@ -97,8 +102,10 @@ class EventApplier:
             world.cache.hold()
         world.late.allowed = len(batch.rows) - batch.n_applied > 1
         rows, bodies, first, slots = batch.rows, batch.bodies, batch.n_applied, self.slots
-        world.fold.prepare(rows[first:], bodies[first:], world.user_in_memory)
-        i = batch.n_applied
+        if not batch.prepared:
+            world.fold.prepare(rows[first:], bodies[first:], world.user_in_memory)
+            batch.prepared = True
+        i, until = batch.n_applied, self.monotonic() + _SOME
         while (i := apply_run(world, slots, rows, bodies, i)) < len(rows):
             batch.n_applied = i
             row, body = rows[i], bodies[i]
@@ -119,6 +126,12 @@ class EventApplier:
             world.apply(row, body)
             slots.apply(row, body)
             i += 1
+            if self.monotonic() > until and i < len(rows) and not world.late.names:
+                batch.n_applied = i
+                self._note_applied(batch, first)
+                world.late.allowed = False
+                asyncio.get_running_loop().call_soon(self._proceed)
+                return False
         batch.n_applied = i
         self._note_applied(batch, first)
         world.late.allowed = False
@@ -155,7 +168,7 @@ class EventApplier:
             known = zip(prefetched.rows, batch.rows[left], batch.bodies[left], strict=True)
             batch.bodies[left] = [body if again == row else None for again, row, body in known]
             batch.rows[left] = prefetched.rows
-            batch.prefetched = True
+            batch.prefetched, batch.prepared = True, False
             self.world.take_prefetched(prefetched)
         self._proceed()
 

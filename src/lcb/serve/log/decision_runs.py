@@ -30,7 +30,7 @@ def apply_run(world: World, slots: RewardSlots, rows: Sequence[Row], bodies: Seq
     arms = dict[int, tuple[Any, int]]()  # as slots keep them, by `id`: the decisions of a batch share some
     place = first
     for place in range(first, len(rows)):
-        (at, decision, kind, name, model, _), body = rows[place], bodies[place]
+        (at, decision, kind, name, model, stored), body = rows[place], bodies[place]
         if kind != "decision" or body is None or body.listed or body.chosen is not None or at != seq + 1:
             break
         if decision in slots or decision in opened:
@@ -47,6 +47,7 @@ def apply_run(world: World, slots: RewardSlots, rows: Sequence[Row], bodies: Seq
             break
         seq, n, reward_sum = at, user.n_decisions, user.reward_sum
         user.seq, user.left, user.n_decisions = seq, 0, n + 1
+        user.note_event(len(stored))
         if reward_sum:
             world.tally(user.recommender).change_rate(reward_sum / n, reward_sum / (n + 1))
         counts[user.recommender] += 1

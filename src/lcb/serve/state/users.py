@@ -18,6 +18,9 @@ WARMUP = 0  # the model version of users who started before there were classes
 _USER_BYTES, _ARRAY_BYTES = 400, 150  # of a user in a dict, without name and state; of an array, without its numbers
 _OWN = np.dtype([("item", "u8"), ("count", "f8"), ("sum", "f8")])
 OwnResiduals = np.ndarray[tuple[int], np.dtype[np.void]]  # (n,) of the items that one user has rewarded
+_LARGE_STATE = 65_536  # bytes; the snapshot of a smaller one costs little
+_EVENT = 2_048  # bytes: reading an event takes as long as reading so many of a snapshot, and its own
+EVERYTHING = 1 << 62  # `fresh` of a user whose snapshot is worth writing in any case
 NO_RESIDUALS: OwnResiduals = np.empty(0, _OWN)
 LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; never written to a snapshot
 
@@ -31,6 +34,7 @@ class User:
 
     __slots__ = (
         "canary",
+        "fresh",
         "held",
         "left",
         "model",
@@ -53,12 +57,30 @@ class User:
         self.canary = 0  # seq of the first decision, if it was made while a canary was open; negative: not its version
         self.residuals = NO_RESIDUALS  # of the rewards for each item that has effects
         self.saved = 0  # seq of the snapshot in the store
+        self.fresh = 0  # what it costs to load the events since that snapshot, in bytes of a snapshot
         self.held = 0  # bytes that the cache counts for this user
 
     @property
     def unsaved(self) -> bool:
         """Whether a snapshot should be written: the store has none of this state, and the state is not lost."""
         return self.seq != self.saved and self.state is not LOST
+
+    def note_event(self, n_bytes: int, *, changes_state: bool = False) -> None:
+        """Count what it costs to read and fold an event of `n_bytes` again."""
+        self.fresh += _EVENT + n_bytes
+        if changes_state and self.state is not None:  # an update copies the state, eight times as fast as it is read
+            self.fresh += self.state.nbytes // 8
+
+    @property
+    def is_worth_writing(self) -> bool:
+        """Whether to write a snapshot of a user who leaves memory: it costs less than to load the events again.
+
+        Of a large state few events are read again faster than the state, and need not be written with the next commit.
+        """
+        if not self.unsaved:
+            return False
+        size = 0 if self.state is None else self.state.nbytes
+        return size < _LARGE_STATE or self.fresh >= size // 2
 
     @property
     def n_bytes(self) -> int:

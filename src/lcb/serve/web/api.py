@@ -20,6 +20,7 @@ from lcb.serve.strict_json import decode
 from lcb.serve.threads import Threads
 from lcb.serve.web.batches import Batches
 from lcb.serve.web.endpoint import Ask, Call, Reply, json_reply
+from lcb.serve.web.limits.caller_turns import CallerTurns
 
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
@@ -34,9 +35,15 @@ _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 class Api:
     """The handlers of the API; in OpenAPI a handler's name is the operation id and its docstring the summary."""
 
-    def __init__(self, service: Service, retraining: Retraining, count: Callable[[Ask, int], None]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        retraining: Retraining,
+        count: Callable[[Ask, int], None],
+        turns: CallerTurns | None = None,
+    ) -> None:
         self.service, self.retraining = service, retraining
-        self.batches = Batches(service, count)
+        self.batches = Batches(service, count, turns)
         self.lists = Threads("lists")  # of large catalogues
         self._listed: tuple[int, bytes] = -1, b""  # the last list of the catalogue, and the change that it shows
         self._listing: asyncio.Future[None] | None = None
@@ -72,12 +79,10 @@ class Api:
 
     async def decide(self, ask: Ask) -> Reply:
         """Decide which arm to show to a user."""
-        if len(ask.body) > LARGE_BODY:
-            request = await self.service.large.run(decode_decision, ask.body)
-        else:
-            request = decode(_DECISION, ask.body)
+        large = len(ask.body) > LARGE_BODY
+        request = await self.service.large.run(decode_decision, ask.body) if large else decode(_DECISION, ask.body)
         refuse_visitors(request)
-        return Reply(await self.service.decide(request))
+        return Reply(await self.service.decide(request, large=large))
 
     async def reward(self, ask: Ask) -> Reply:
         """Report the reward of a decision."""

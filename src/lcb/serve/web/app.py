@@ -101,7 +101,10 @@ class App:
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
         self.pages = None if pages is None else pages(self)
-        calls = self.calls = [*Api(service, self.retraining, self.count_elements).routes(), *self.routes()]
+        calls = self.calls = [
+            *Api(service, self.retraining, self.count_elements, self.caller_turns).routes(),
+            *self.routes(),
+        ]
         if self.pages is not None:
             calls.extend(self.pages.routes())
         self._openapi = {open: msgspec.json.encode(build_document(calls, open=open)) for open in (False, True)}

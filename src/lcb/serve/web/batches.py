@@ -1,7 +1,8 @@
 """Many decisions or rewards in one request: each has its own outcome, and all that arrive together are one commit.
 
 An element is decoded, checked and answered as if it had been sent alone at the same moment; the answer lists the
-outcomes in the order of the request.  An element that is refused changes nothing and does not concern the others.
+outcomes in the order of the request.  Where the states of users are large, they are several commits: the users of one
+take few MB.  An element that is refused changes nothing and does not concern the others.
 Decisions may share their arms, which are then read once, as are arms that come again, byte by byte the same.
 """
 
@@ -18,7 +19,7 @@ from lcb import messages
 from lcb.errors import StoreError
 from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, decode_decision
 from lcb.serve.decide.validation import refuse_visitors
-from lcb.serve.decide_many import Outcome, decide_many, reward_many
+from lcb.serve.decide_many import Outcome, decide_many, find_user_now, reward_many, split_by_users
 from lcb.serve.errors import Problem, forget_frames
 from lcb.serve.event_ids import is_like_visitor
 from lcb.serve.service import Service
@@ -27,6 +28,7 @@ from lcb.serve.threads import CALLER
 from lcb.serve.web.batch_bodies import DECISION, Undecoded, check_scored, check_written, read_decisions, read_rewards
 from lcb.serve.web.endpoint import Ask, Reply, build_problem
 from lcb.serve.web.limits.answer_room import AnswerRoom
+from lcb.serve.web.limits.caller_turns import CallerTurns
 
 _ENCODER = msgspec.json.Encoder()
 MOST_AT_ONCE = 8  # batches of one caller
@@ -34,9 +36,13 @@ _PROBABILITY = 24  # bytes of one in an answer, about: every decision answers wi
 
 
 class Batches:
-    """The handlers of batches; `count` counts the further elements of a request against its caller's rate."""
+    """The handlers of batches; `count` counts the further elements of a request against its caller's rate.
 
-    def __init__(self, service: Service, count: Callable[[Ask, int], None]) -> None:
+    `turns` are those of single requests: a batch whose users have to be loaded takes its turn with them.
+    """
+
+    def __init__(self, service: Service, count: Callable[[Ask, int], None], turns: CallerTurns | None = None) -> None:
+        self.turns = CallerTurns() if turns is None else turns
         self.service, self.count, self.room = service, count, AnswerRoom()
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by caller
 
@@ -87,7 +93,7 @@ class Batches:
         at_once = max(1, int(LARGE_DECISION / max(count_numbers(self.service.world.state, requests[0]), 1)))
         outcomes: list[Outcome] = []
         for start in range(0, len(requests), at_once):
-            outcomes += await decide_many(self.service, requests[start : start + at_once], plain=True)
+            outcomes += await self._decide_in_parts(requests[start : start + at_once], plain=True)
         return self._reply("decided", outcomes)
 
     async def _decide_all(
@@ -131,8 +137,20 @@ class Batches:
         return self._reply("decided", outcomes)
 
     async def _decide(self, part: dict[int, messages.DecisionRequest], outcomes: list[Outcome]) -> None:
-        for i, answer in zip(part, await decide_many(self.service, list(part.values())), strict=True):
+        for i, answer in zip(part, await self._decide_in_parts(list(part.values())), strict=True):
             outcomes[i] = answer
+
+    async def _decide_in_parts(
+        self, requests: Sequence[messages.DecisionRequest], *, plain: bool = False
+    ) -> list[Outcome]:
+        """Decide in a row, or if the users take much memory, some of them after the others."""
+        outcomes: list[Outcome] = []
+        async for part in split_by_users(self.service, (one.user for one in requests), self._pause):
+            outcomes += await decide_many(self.service, requests[part], plain=plain)
+        return outcomes
+
+    async def _pause(self) -> None:
+        await self.turns.pause(CALLER.get())
 
     async def _read(
         self, element: Undecoded, known: dict[bytes, list[messages.Arm] | None]
@@ -156,7 +174,12 @@ class Batches:
     async def _reward_batch(self, ask: Ask) -> Reply:
         requests = read_rewards(ask.body)
         self.count(ask, len(requests) - 1)
-        found = await reward_many(self.service, [one for one in requests if not isinstance(one, Problem)])
+        asked = [one for one in requests if not isinstance(one, Problem)]
+        missing = await self.service.fetch_slots([one.decision_id for one in asked])
+        users = (find_user_now(self.service, one.decision_id) for one in asked)
+        found: list[Outcome] = []
+        async for part in split_by_users(self.service, users, self._pause):
+            found += await reward_many(self.service, asked[part], missing)
         answers = iter(found)
         outcomes = [one if isinstance(one, Problem) else next(answers) for one in requests]
         return self._reply("rewarded", outcomes)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from lcb.serve.state.per_user import user_cache
 from lcb.serve.state.per_user.user_cache import UserCache
-from lcb.serve.state.users import User
+from lcb.serve.state.users import EVERYTHING, User
 
 
 def user(seq: int) -> User:
@@ -78,3 +81,44 @@ def test_a_name_without_events_is_known_until_its_first_event() -> None:
     assert cache.is_unknown("ann")
     cache.admit("ann", user(1))
     assert not cache.is_unknown("ann")
+
+
+def large_user(seq: int, fresh: int = EVERYTHING) -> User:
+    made = User("lcb", 0, np.ones(100_000), seq)
+    made.fresh = fresh
+    return made
+
+
+def evict(*users: User) -> UserCache:
+    cache = UserCache(1)
+    for i, one in enumerate([*users, user(9)]):
+        cache.admit(f"u{i}", one)
+    return cache
+
+
+def test_the_snapshot_of_a_large_user_with_few_new_events_is_not_written() -> None:
+    few, many = large_user(1, 0), large_user(2, 0)
+    for _ in range(2):
+        few.note_event(1000, changes_state=True)
+    for _ in range(5):
+        many.note_event(1000, changes_state=True)
+    assert [one.name for one in evict(few, many, user(3)).take_evicted()] == ["user/u1", "user/u2"]
+
+
+def test_a_user_who_returned_from_an_unwritten_snapshot_is_written_later() -> None:
+    cache = evict(large_user(1))
+    assert cache.get("u0") is not None
+    cache.admit("ben", user(10))
+    assert "user/u0" in [one.name for one in cache.take_evicted()]
+
+
+def test_a_commit_writes_few_bytes_of_snapshots_and_those_that_wait_are_bounded() -> None:
+    n = 100
+    cache, sizes = evict(*[large_user(seq) for seq in range(n)]), list[int]()
+    while taken := cache.take_evicted():
+        sizes.append(sum(len(one.body) for one in taken))
+    assert max(sizes) < user_cache._PER_COMMIT + 900_000
+    assert 0.9 * user_cache._MOST_EVICTED < sum(sizes) < user_cache._MOST_EVICTED + 900_000
+    cache.admit("ann", large_user(n))
+    cache.admit("ben", user(n + 1))
+    assert "user/ann" in [one.name for one in cache.take_evicted()], "what was written takes room for ever"

@@ -124,6 +124,50 @@ def test_who_gives_up_takes_no_turn(clock: Clock) -> None:
     asyncio.run(main())
 
 
+def test_another_caller_does_not_wait_for_those_who_were_woken_and_found_no_time(clock: Clock) -> None:
+    async def main() -> None:
+        played = Played(clock)
+        quick = [asyncio.create_task(played.ask("ann", SLICE / 40)) for _ in range(200)]
+        slow = [asyncio.create_task(played.ask("ann", SLICE / 2)) for _ in range(200)]
+        while not slow[0].done():
+            await played.run(1)
+        before = clock.now
+        other = asyncio.create_task(played.ask("ben", 0.0001))
+        while not other.done():
+            await played.run(1)
+        assert clock.now - before <= 5 * SLICE
+        await played.run(400)
+        assert all(one.done() for one in quick + slow)
+
+    asyncio.run(main())
+
+
+def test_long_work_that_pauses_lets_others_begin(clock: Clock) -> None:
+    async def main() -> None:
+        played, ended = Played(clock), list[str]()
+
+        async def work(name: str) -> None:
+            for _ in range(50):
+                clock.now += SLICE / 2
+                await played.turns.pause("ann")
+            ended.append(name)
+
+        works = [asyncio.create_task(work(f"work{i}")) for i in range(8)]
+        await played.run(5)
+        for _ in range(3):
+            before, other = clock.now, asyncio.create_task(played.ask("ben", 0.0001))
+            while not other.done():
+                await played.run(1)
+            assert clock.now - before <= 5 * SLICE
+        assert not ended
+        await asyncio.gather(*works)
+        assert ended == sorted(ended)
+        await played.run(3)
+        assert not played.turns._until
+
+    asyncio.run(main())
+
+
 def test_control_without_turns_a_small_request_waits_for_all_of_another_caller(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from lcb.serve.event_ids import changes_reward, user_snapshot
 from lcb.serve.read_event import lighten, read_event
 from lcb.serve.state.per_user.fold_ahead import FoldedAhead, fold_ahead
 from lcb.serve.state.per_user.user_fold import UserFold
-from lcb.serve.state.users import User
+from lcb.serve.state.users import EVERYTHING, User
 from lcb.storage.store.base import Row, Snapshot, Store
 
 LARGE_HISTORY = 1_000_000  # bytes; reading and folding less takes under 10 ms
@@ -47,7 +47,10 @@ class UserLoader:
             return None
         snapshot = self.store.snapshot(user_snapshot(name))
         if snapshot is None or snapshot.seq > upto:
-            return self.fold.fold(self.read_events(name, 0, upto))
+            user = self.fold.fold(self.read_events(name, 0, upto))
+            if user is not None and name in self._large:  # the events that were folded are shortened
+                user.fresh = EVERYTHING
+            return user
         if snapshot.seq == newest and (user := self._unpack(snapshot)) is not None:
             return user
         return self._resume(snapshot, name, self.read_events(name, snapshot.seq - 1, upto), upto)
@@ -84,7 +87,9 @@ class UserLoader:
         for name, later in events_of.items():
             snapshot = snapshots[name]
             if snapshot is None or not after[name]:
-                users[name] = self.fold.fold(later)
+                users[name] = user = self.fold.fold(later)
+                if user is not None and name in large:
+                    user.fresh = EVERYTHING
             else:
                 users[name] = self._resume(snapshot, name, later, upto)
         changed = dict.fromkeys(row.user for row in rows if row.user is not None and needs_history(row))

@@ -1,14 +1,20 @@
-"""A cache of users, bounded in bytes; the least recently used are evicted, the next commit writes their snapshots."""
+"""A cache of users, bounded in bytes; the least recently used are evicted, the next commits write their snapshots.
+
+A snapshot is never needed: one that is not worth it is not written, nor one for which there is no room until the
+commits have written those before.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 
-from lcb.serve.state.users import User
+from lcb.serve.state.users import EVERYTHING, User
 from lcb.storage.store.base import Snapshot
 
 _MOST_UNKNOWN = 10_000
+_MOST_EVICTED = 32_000_000  # bytes of snapshots that wait for a commit
+_PER_COMMIT = 4_000_000  # bytes of snapshots that one commit writes: others wait for it
 
 
 class UserCache:
@@ -27,7 +33,8 @@ class UserCache:
         self.most_bytes = most_bytes
         self.n_bytes = 0
         self._users: OrderedDict[str, User] = OrderedDict()
-        self._evicted: dict[str, Snapshot] = {}  # by user; not written yet
+        self._evicted: OrderedDict[str, Snapshot] = OrderedDict()  # by user; not written yet
+        self._n_evicted = self._n_taken = 0  # bytes of snapshots that were set aside, and of those taken to be written
         self._unknown: set[str] = set()  # names that the log has no event of
         self._erasing: set[str] = set()
         self._held = False
@@ -49,18 +56,28 @@ class UserCache:
             return user
         user = self._take_back(name)
         if user is not None:
-            user.saved = 0
+            user.saved, user.fresh = 0, EVERYTHING
             self.admit(name, user)
         return user
 
     def _take_back(self, name: str) -> User | None:
-        snapshot = self._evicted.pop(name, None)
-        return None if snapshot is None else User.unpack(snapshot.body)
+        snapshot = self._evicted.get(name)
+        if snapshot is None:
+            return None
+        self._forget_evicted(name)
+        return User.unpack(snapshot.body)
+
+    def _forget_evicted(self, name: str) -> None:
+        if (snapshot := self._evicted.pop(name, None)) is not None:  # else it is being written meanwhile
+            self._n_evicted -= len(snapshot.body)
 
     def _set_aside(self, name: str, user: User) -> None:
-        """Keep what the store does not have of a user who is evicted."""
-        if user.unsaved and name not in self._erasing:
-            self._evicted[name] = user.snapshot(name)
+        """Keep what the store does not have of a user who is evicted, if it is worth writing."""
+        if name in self._erasing or not user.is_worth_writing or self._n_evicted - self._n_taken > _MOST_EVICTED:
+            return
+        snapshot = user.snapshot(name)
+        self._n_evicted += len(snapshot.body)
+        self._evicted[name] = snapshot
 
     def peek(self, name: str) -> User | None:
         """Return a cached user without counting it as a use."""
@@ -92,7 +109,7 @@ class UserCache:
         self._drop(name)
         self._put(name, user)
         self._unknown.discard(name)
-        self._evicted.pop(name, None)
+        self._forget_evicted(name)
         if not self._held:
             self._evict()
 
@@ -129,9 +146,17 @@ class UserCache:
             self._set_aside(name, user)
 
     def take_evicted(self) -> list[Snapshot]:
-        """Return and forget the snapshots of evicted users; the caller writes them."""
-        evicted, self._evicted = self._evicted, {}
-        return list(evicted.values())
+        """Return and forget the oldest snapshots of evicted users, at least one; the caller writes them."""
+        taken, n_bytes = list[Snapshot](), 0
+        while n_bytes < _PER_COMMIT:
+            try:
+                snapshot = self._evicted.popitem(last=False)[1]
+            except KeyError:
+                break
+            taken.append(snapshot)
+            n_bytes += len(snapshot.body)
+        self._n_taken += n_bytes
+        return taken
 
     def unsaved_snapshots(self) -> list[Snapshot]:
         """Return snapshots of cached users that the store does not have."""
@@ -141,7 +166,7 @@ class UserCache:
         """Drop a user, and make no snapshot of them until `end_erasing`."""
         self._erasing.add(name)
         self._drop(name)
-        self._evicted.pop(name, None)
+        self._forget_evicted(name)
 
     def end_erasing(self, name: str) -> None:
         self._erasing.discard(name)
@@ -150,4 +175,6 @@ class UserCache:
         """Drop the user whose newest event is one of these; an `erase` event names seqs, not the user."""
         for name in [name for name, user in self._users.items() if user.seq in seqs]:
             self._drop(name)
-        self._evicted = {name: one for name, one in self._evicted.items() if one.seq not in seqs}
+        for name in list(self._evicted):
+            if (one := self._evicted.get(name)) is not None and one.seq in seqs:
+                self._forget_evicted(name)

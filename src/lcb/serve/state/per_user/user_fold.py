@@ -19,7 +19,7 @@ from lcb.serve.events import to_decision
 from lcb.serve.read_event import lighten, read_event
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.service_state import ServiceState
-from lcb.serve.state.users import LOST, WARMUP, User, add_own
+from lcb.serve.state.users import EVERYTHING, LOST, WARMUP, User, add_own
 from lcb.stats import add_row, n_packed
 from lcb.storage.store.base import Row
 
@@ -65,7 +65,7 @@ class UserFold:
             if user is None:
                 user = self.start(body.recommender, row.model or WARMUP, row.seq)
             if row.kind == "reward" and body.before is not None:
-                user.seq, user.left = row.seq, 0
+                user.seq, user.left, user.fresh = row.seq, 0, EVERYTHING  # all of this would have to be done again
             else:
                 self.step(user, row, body, counts[slot_of_reward(row.id)] if row.kind == "reward" else 0.0)
         return user
@@ -174,6 +174,7 @@ class UserFold:
             user.seq = row.seq
             return
         user.seq, user.left = row.seq, 0
+        user.note_event(len(row.body), changes_state=row.kind == "reward")
         if row.kind == "decision":
             user.n_decisions += len(body.taken if body.chosen is None else body.shown)
             if body.recommender == user.recommender and not self.state.is_pinned(user.recommender):
