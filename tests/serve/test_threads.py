@@ -151,3 +151,23 @@ def test_a_call_that_was_given_up_and_still_runs_does_not_keep_the_next_from_a_t
         go.set()
 
     asyncio.run(drive())
+
+
+def test_what_goes_on_with_a_call_comes_before_the_next_of_its_caller_and_not_before_those_of_others():
+    async def drive() -> None:
+        threads, go, order = Threads("test", 1, most_waiting=9), threading.Event(), []
+        begun = threading.Event()
+        asked = [asyncio.ensure_future(threads.run(lambda: begun.set() or go.wait()))]
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        CALLER.set("b")
+        asked.append(asyncio.ensure_future(threads.run(order.append, "b0")))
+        CALLER.set("a")
+        asked += [asyncio.ensure_future(threads.run(order.append, f"a{i}")) for i in range(2)]
+        asked.append(asyncio.ensure_future(threads.run_next(order.append, "next of a")))
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(*asked)
+        assert order == ["b0", "next of a", "a0", "a1"]
+
+    asyncio.run(drive())

@@ -172,7 +172,7 @@ class Service:
     async def _decide(self, request: messages.DecisionRequest, recommender: str | None, large: bool) -> bytes:
         id, logged, looked_up = request.decision_id, None, self.store.inline
         large = large or is_large(self.world.state, request)
-        prepared = await self.large.run(prepare, self.world.state, request) if large else None
+        prepared = await self.large.run_next(prepare, self.world.state, request) if large else None
         while True:
             if id is not None and self.journal.pending(id) is not None:
                 await self._wait_for(id)
@@ -323,7 +323,7 @@ class Service:
 
     async def _finish(self, begun: Begun) -> bytes | None:
         """Finish a large decision in a thread, and append it; it may be stored after events that it has not seen."""
-        return await self._append(await self.large.run(self.decisions.finish, begun))
+        return await self._append(await self.large.run_next(self.decisions.finish, begun))
 
     async def _run_alone(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
         """Run requests one at a time until an event in the log has fixed the number of features."""

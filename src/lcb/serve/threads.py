@@ -67,8 +67,15 @@ class Threads:
         """Call the function in a thread; used inside the event loop."""
         return await self.run_within(self.patience, function, *arguments, **more)
 
+    async def run_next(self, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
+        """Do the same before what the caller has in line: it goes on with a call whose result takes much memory."""
+        return await self._run(self.patience, lambda: function(*arguments, **more), first=True)
+
     async def run_within(self, patience: float | None, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
-        """Do the same with another patience than that of all calls."""
+        """Call the function with another patience than that of all calls."""
+        return await self._run(patience, lambda: function(*arguments, **more))
+
+    async def _run(self, patience: float | None, call: Callable[[], T], *, first: bool = False) -> T:
         if self.ended:
             raise Problem(503, "the service is shutting down; try again in a moment", retry_after=1)
         caller = CALLER.get()
@@ -83,7 +90,8 @@ class Threads:
         self._n_of[caller] += 1
         done.add_done_callback(lambda done: self._note_done(caller, done))
         with self._lock:
-            self._turns.setdefault(caller, deque()).append((done, lambda: function(*arguments, **more)))
+            line = self._turns.setdefault(caller, deque())
+            line.appendleft((done, call)) if first else line.append((done, call))
             self._n_open += 1
         self._calls.release()
         if patience is not None:
