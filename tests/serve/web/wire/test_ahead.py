@@ -81,17 +81,16 @@ def test_what_is_sent_ahead_on_all_connections_takes_little_memory(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusing, "MOST_AHEAD_OF_ALL", 300_000)
+    last = FIELDS.replace(b"host: a", b"host: a\r\nconnection: close")
     with ExitStack() as stack:
-        clients = [stack.enter_context(running.connect(HELD + 4 * FIELDS)) for _ in range(4)]
-        wait_until(lambda: sum(one.refusal is not None for one in connections(running)) == 3)
+        clients = [stack.enter_context(running.connect(HELD + 3 * FIELDS + last)) for _ in range(4)]
+        wait_until(lambda: sum(one.refusal is not None for one in connections(running)) >= 2)
         sweep = connections(running)[0].sweep
         assert 0 < sweep.n_ahead <= 300_000
         running.app.may_go_on.set()
-        found = []
-        for client in clients:
-            client.shutdown(socket.SHUT_WR)
-            found.append(read_all(client))
-        assert sorted(one[-1] for one in found) == [200, 429, 429, 429]
+        found = [read_all(client) for client in clients]
+        assert [one[-1] for one in found].count(429) >= 2
+        assert all(status == 200 for one in found for status in one[:-1])
         assert sweep.n_ahead == 0
 
 
