@@ -171,3 +171,17 @@ def test_what_goes_on_with_a_call_comes_before_the_next_of_its_caller_and_not_be
         assert order == ["b0", "next of a", "a0", "a1"]
 
     asyncio.run(drive())
+
+
+def test_what_goes_on_with_a_call_needs_no_room():
+    async def drive() -> None:
+        threads, go = Threads("test", 1, most_waiting=2), threading.Event()
+        first = asyncio.ensure_future(threads.run(go.wait))
+        others = [asyncio.ensure_future(threads.run(lambda i=i: i)) for i in range(2)]
+        await asyncio.sleep(0)
+        next_one = asyncio.ensure_future(threads.run_next(lambda: 2))
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.gather(first, *others, next_one) == [True, 0, 1, 2]
+
+    asyncio.run(drive())

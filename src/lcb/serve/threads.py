@@ -68,7 +68,10 @@ class Threads:
         return await self.run_within(self.patience, function, *arguments, **more)
 
     async def run_next(self, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
-        """Do the same before what the caller has in line: it goes on with a call whose result takes much memory."""
+        """Do the same before what the caller has in line, if there is room or not.
+
+        It goes on with a call whose result takes much memory, so there are few of these at once.
+        """
         return await self._run(self.patience, lambda: function(*arguments, **more), first=True)
 
     async def run_within(self, patience: float | None, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
@@ -79,7 +82,7 @@ class Threads:
         if self.ended:
             raise Problem(503, "the service is shutting down; try again in a moment", retry_after=1)
         caller = CALLER.get()
-        if self._n_open >= self.n_threads + self.most_waiting and not self._make_room(caller):
+        if not first and self._n_open >= self.n_threads + self.most_waiting and not self._make_room(caller):
             raise self._refuse_more()
         if self._n_started < min(self.n_threads, self._n_open + 1):  # also if somebody gave up a call that still runs
             self._n_started += 1
