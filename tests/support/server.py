@@ -137,6 +137,14 @@ def without_schema_check() -> None:
     replace(SQLite, "find_changes_of_schema", lambda self: [])
 
 
+def without_shares() -> None:
+    """Let an address take the places of others however many it has."""
+    from lcb.serve.web.wire.places import Sweep
+
+    Sweep._has_share = lambda self, own: False  # type: ignore[method-assign]
+    Sweep._take_place = lambda self, own: False  # type: ignore[method-assign]
+
+
 def without_descriptors() -> None:
     """Leave the limit of open files as it is."""
     from lcb.serve import server
@@ -568,6 +576,7 @@ WITHOUT = {
     "kept lock": without_kept_lock,
     "schema check": without_schema_check,
     "descriptors": without_descriptors,
+    "shares": without_shares,
     "closing": without_closing,
     "key events": without_key_events,
     "checked addresses": without_checked_addresses,

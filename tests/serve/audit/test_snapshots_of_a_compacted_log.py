@@ -131,3 +131,16 @@ def test_snapshots_that_a_service_writes_meanwhile_are_right(tmp_path: Path) -> 
         assert report.differences == []
         assert report.n_snapshots > 5
         assert len(left) < 2
+
+
+def test_a_changed_head_is_named_with_the_archive_as_without_it(
+    copy: tuple[Unsynced, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL keeps the head in a table of its own."""
+    store, archive = copy
+    assert verify_whole(store, archive).differences == []
+    head = store.chain_head()
+    monkeypatch.setattr(store, "chain_head", lambda: head._replace(link=bytes(32)))
+    for report in (verify(store), verify_whole(store, archive)):
+        assert report.first == head.seq
+        assert "its table was changed" in str(report.differences[0])

@@ -18,7 +18,7 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
 from lcb.serve.audit.checks.base import check_digest
 from lcb.serve.audit.checks.bodies import read_body
-from lcb.serve.audit.checks.order import check_order
+from lcb.serve.audit.checks.order import check_head, check_order
 from lcb.serve.audit.checks.rows import check_rows
 from lcb.serve.audit.checks.snapshots import check_snapshots
 from lcb.serve.audit.report import Report
@@ -65,6 +65,8 @@ def _verify_once(store: Store, folder: Path, progress: Progress, user: str | Non
     except RepeatedEvent:  # such a log cannot be replayed; say which events these are
         report = Report(store.head())
         check_order(open_whole(store, folder), report.upto, heads, report, progress)
+    for row, seal in store.sealed_events(report.upto - 1, report.upto):
+        check_head(store, Head(row.seq, seal.link), report)
     check_digest(store, report)
     if user is None:
         check_file(store, report)

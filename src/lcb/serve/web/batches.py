@@ -57,11 +57,13 @@ class Batches:
     async def decide_batch(self, ask: Ask) -> Reply:
         """Decide for many requests at once."""
         async with self._turn():
+            ask.check_there()
             return await self._decide_batch(ask)
 
     async def reward_batch(self, ask: Ask) -> Reply:
         """Report many rewards at once."""
         async with self._turn():
+            ask.check_there()
             return await self._reward_batch(ask)
 
     async def _decide_batch(self, ask: Ask) -> Reply:

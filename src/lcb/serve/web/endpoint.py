@@ -44,6 +44,12 @@ class Ask(msgspec.Struct):
     scope: Scope
     path: Mapping[str, Any]
     who: str | None = None  # name of the caller's key
+    cycle: Cycle | None = None  # None: something is between the server and this
+
+    def check_there(self) -> None:
+        """Raise Disconnected if nobody waits for the answer; for work that has not begun."""
+        if self.cycle is not None and self.cycle.disconnected:
+            raise Disconnected
 
     @property
     def actor(self) -> Actor:
@@ -164,9 +170,11 @@ class Endpoint:
                 raise _too_large(self.max_body)
             if len(body) > LARGE:
                 await self.around.body_turns.take(CALLER.get(), len(body))
+            ask = Ask(body, scope, scope.get("path_params", {}), who, cycle)
             if not self.around.caller_turns.may_begin():
                 await self.around.caller_turns.wait(CALLER.get())
-            reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
+                ask.check_there()
+            reply = await self.handler(ask)
         except Disconnected:
             return
         except (Problem, StoreError) as error:
@@ -196,7 +204,7 @@ class Endpoint:
 
 
 class Disconnected(Exception):
-    """The client disconnected before its request was complete."""
+    """The client disconnected before its request was complete, or before its work began."""
 
 
 async def _read_body(receive: Receive, scope: Scope, most: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from lcb.serve.web.wire.places import Places, Sweep
 
@@ -15,6 +16,8 @@ class Connection:
     def give_way(self) -> None:
         self.closed = True
         SWEEPS[-1].release(self)
+
+    give_up = give_way
 
     def check_times(self, now: float) -> None:
         pass
@@ -76,3 +79,43 @@ def test_an_address_without_connections_takes_no_memory():
         assert not sweep.admitted.open
 
     run(100, 10, drill)
+
+
+def test_an_address_with_most_connections_loses_one_that_is_answered_to_an_address_with_few():
+    def drill(sweep: Sweep) -> None:
+        many = [Connection(None) for _ in range(60)]
+        assert admit_all(sweep, many[:30], "192.0.2.1") == [None] * 30
+        assert admit_all(sweep, many[30:], "192.0.2.2") == [None] * 30
+        few = [Connection(None) for _ in range(10)]
+        assert admit_all(sweep, few, "192.0.2.3") == [None] * 10
+        assert sum(one.closed for one in many) == 10
+        assert not any(one.closed for one in few)
+        assert admit_all(sweep, [Connection(None)], "192.0.2.1") == [503]
+
+    run(60, 30, drill)
+
+
+def test_an_address_that_has_its_share_takes_no_place_of_a_connection_of_others_that_waits():
+    def drill(sweep: Sweep) -> None:
+        other = Connection(1.0)
+        assert admit_all(sweep, [other], "192.0.2.9") == [None]
+        many = [Connection(None) for _ in range(39)]
+        assert admit_all(sweep, many, "192.0.2.1") == [None] * 39
+        assert admit_all(sweep, [Connection(None)], "192.0.2.1") == [503]
+        assert not other.closed
+        many[0].waiting_since = 5.0
+        time.sleep(0.06)  # until it is searched for again
+        assert admit_all(sweep, [Connection(None)], "192.0.2.1") == [None]
+        assert many[0].closed
+        assert not other.closed
+
+    run(40, 40, drill)
+
+
+def test_addresses_with_few_connections_keep_those_that_are_answered():
+    def drill(sweep: Sweep) -> None:
+        for i in range(10):
+            assert admit_all(sweep, [Connection(None) for _ in range(4)], f"192.0.2.{i + 1}") == [None] * 4
+        assert admit_all(sweep, [Connection(None)], "192.0.2.99") == [503]
+
+    run(40, 4, drill)

@@ -71,13 +71,18 @@ def check_order(
         return None
     report.n_events = last - after.seq
     chain.end(last)
-    if chain.link and (head := store.chain_head()).seq == last and head.link != chain.link:
-        report.add_words(last, "the head of the log has another link than its last event: its table was changed")
+    check_head(store, Head(last, chain.link), report)
     if last != upto:
         report.add(last, "the last event", last, upto)
         return None
     _check_unique(store, after.seq, upto, np.frombuffer(ids, np.int64), report)
     return farthest
+
+
+def check_head(store: Store, last: Head, report: Report) -> None:
+    """Compare the head that a store keeps with the last event, unless there is a newer one."""
+    if last.link and (head := store.chain_head()).seq == last.seq and head.link != last.link:
+        report.add_words(last.seq, "the head of the log has another link than its last event: its table was changed")
 
 
 def _read_typed(store: Store, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:

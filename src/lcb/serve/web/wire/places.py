@@ -1,8 +1,9 @@
 """The open connections of a server: how many there may be in all and of one address, and which one gives way.
 
 A connection gives way while it waits for its client: it is idle, its request has not arrived completely, or its answer
-is not read.  The one that has waited longest goes first.  Otherwise a connection whose request is being answered never
-gives way.
+is not read.  The one that has waited longest goes first; an address that has its share of all connections only takes
+the places of its own.  If none waits, the address with most connections loses one whose request is being answered, to
+an address that has at most half as many.  Otherwise such a connection never gives way.
 
 Addresses of proxies have no limit of their own, because their connections carry the requests of many clients.  The
 64 high bits of an IPv6 address count as one address: a client usually has all addresses with the same ones.
@@ -19,6 +20,7 @@ from lcb.serve.web.wire.lines import Lines
 
 _SEARCH_EVERY = 0.05  # seconds between two searches for connections that can give way, if the first found few
 _PARTS_AT_ONCE = 8  # of large answers of all connections, written in one turn of the event loop
+_FAR_MORE = 8  # connections of an address; one of fewer is not closed while it is answered
 _FEW = 1 / 16  # of all connections; a search that finds more has cost little for each
 
 
@@ -34,6 +36,9 @@ class Connection(Protocol):
 
     def give_way(self) -> None:
         """Close the connection, to make room for another one."""
+
+    def give_up(self) -> None:
+        """Close the connection at once, though its request is being answered."""
 
     def check_times(self, now: float) -> None:
         """Close the connection if it has waited too long."""
@@ -53,9 +58,9 @@ class Places:
         self._waiting: list[tuple[float, Connection]] = []  # found by the last search, the longest waiting last
         self._searched, self._found_few = 0.0, False
 
-    def has_room(self, now: float) -> bool:
-        """Whether one more can be opened, if need be in place of one that gives way."""
-        return len(self.open) < self.most or self._make_room(now)
+    def has_room(self, now: float, among: Places | None = None) -> bool:
+        """Whether one more can be opened, if need be in place of one that gives way (`among` these, if given)."""
+        return len(self.open) < self.most or (among or self)._make_room(now)
 
     def _make_room(self, now: float) -> bool:
         """Close the connection that has waited longest; False if none waits.  A search finds many, for later calls."""
@@ -119,7 +124,7 @@ class Sweep:
         if own is not None and not own.has_room(now):
             words = f"{own.most} connections of this address are already open; use them for more than one request"
             return Problem(429, f"{words}, or raise limits.max_per_address", retry_after=1)
-        if not self.admitted.has_room(now):
+        if not self.admitted.has_room(now, own if self._has_share(own) else None) and not self._take_place(own):
             words = f"{self.admitted.most} connections are already open; try again in a second"
             return Problem(503, words, retry_after=1)
         one.places = (self.admitted,)
@@ -129,6 +134,19 @@ class Sweep:
         for places in one.places:
             places.open.add(one)
         return None
+
+    def _has_share(self, own: Places | None) -> bool:
+        """Whether an address has as many connections as it would have if all had the same number."""
+        return own is not None and len(own.open) * max(len(self._by_address), 2) > self.admitted.most
+
+    def _take_place(self, own: Places | None) -> bool:
+        """Close a connection of the address that has most, though it is being answered; False if none has far more."""
+        n = 0 if own is None else len(own.open)
+        largest = max(self._by_address.values(), key=lambda one: len(one.open), default=None)
+        if largest is None or len(largest.open) < max(_FAR_MORE, 2 * n):
+            return False
+        next(iter(largest.open)).give_up()
+        return True
 
     def limit_held(self, most: int) -> None:
         """While requests take more bytes, refuse the largest that is not complete."""

@@ -123,6 +123,12 @@ class Refusing:
             detail = "the request was not complete when its connection was needed for another; send it again, faster"
             self._turn_away(Problem(503, detail, retry_after=1))
 
+    def give_up(self) -> None:
+        self.sweep.release(self)
+        if self.on_refusal is not None:
+            self.on_refusal(0)
+        self.transport.abort()
+
     def _close_soon(self) -> None:
         """Close when the rest of a refused request has come: unread bytes make the kernel drop the answer."""
         if not self.closing:
