@@ -39,12 +39,12 @@ def test_further_batches_of_a_caller_wait_and_those_of_others_do_not() -> None:
 
         handlers._decide_batch = handlers._reward_batch = work  # type: ignore[method-assign]
         CALLER.set("greedy")
-        asked = [asyncio.ensure_future(handlers.decide_batch(i)) for i in range(30)]  # type: ignore[arg-type]
-        asked += [asyncio.ensure_future(handlers.reward_batch(i)) for i in range(30)]  # type: ignore[arg-type]
+        asked = [asyncio.ensure_future(handlers.decide_batch(ask(i))) for i in range(30)]
+        asked += [asyncio.ensure_future(handlers.reward_batch(ask(i))) for i in range(30)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         CALLER.set("other")
-        asked.append(asyncio.ensure_future(handlers.decide_batch(60)))  # type: ignore[arg-type]
+        asked.append(asyncio.ensure_future(handlers.decide_batch(ask(60))))
         await asyncio.sleep(0)
         assert begun == {"greedy": batches.MOST_AT_ONCE, "other": 1}
         asked[0].cancel()
