@@ -180,8 +180,8 @@ def test_a_copy_of_the_file_alone_is_none(tmp_path: Path) -> None:
 class Careless(SQLite):
     """A store that does not overwrite deleted rows."""
 
-    def _migrate(self) -> None:
-        super()._migrate()
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
         self._writer.execute("pragma secure_delete = off")
 
 
